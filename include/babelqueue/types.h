@@ -113,14 +113,15 @@ typedef struct bq_error {
 /* ---- growable buffer ----------------------------------------------------------------------------------------- */
 
 /* Bytes that grow up to a ceiling. The caller owns the struct: bq_buf_init, then bq_buf_clear.
- * A failed append leaves the content as it was and makes `failed` sticky, so that a writer may check once at its
- * end. `ptr` is always NUL-terminated when not NULL (the NUL is not counted). */
+ * A failed append leaves the content as it was and makes `failed` sticky: later appends fail with the same status,
+ * so that a writer may check once at its end. `ptr` is always NUL-terminated when not NULL (the NUL is not counted). */
 typedef struct bq_buf {
     char *ptr;
     size_t len;
     size_t cap;
     size_t max; /* ceiling in bytes */
     bool failed;
+    bool too_large; /* why: the ceiling (BQ_DATA), not memory (BQ_NOMEM) */
 } bq_buf;
 
 BQ_API void bq_buf_init(bq_buf *buf, size_t max); /* max 0: no ceiling but memory */
