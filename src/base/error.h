@@ -5,6 +5,8 @@
 
 #include <babelqueue/types.h>
 
+/* bq_fail gives the flags that go with the status (RETRYABLE: UNAVAILABLE, NOMEM, TIMEOUT, BUSY; MAYBE_DONE: UNKNOWN),
+ * bq_fail_flags exactly the given ones. `format`'s arguments may point into `err` itself. */
 bq_status bq_fail(bq_error *err, bq_status status, const char *format, ...) BQ_PRINTF(3, 4);
 bq_status bq_fail_flags(bq_error *err, bq_status status, unsigned flags, int64_t native, const char *format, ...)
     BQ_PRINTF(5, 6);
