@@ -91,6 +91,9 @@ typedef struct bq_incoming {
     int64_t native_count;   /* the broker's own delivery count as it gives it; -1: none */
     uint32_t lapses;        /* times its lease ran out before (crash loops, section 3) */
     bool lease_lost;        /* set by the driver when it learns so */
+    bool keep;              /* set by the runtime while a handler or on_error still reads it (BQ_CAP_KEEP): neither its
+                               settling completion nor `close` frees it, only `forget`, which may then come after
+                               `close` and from another thread, and so only frees memory */
     int64_t lease_until_ms; /* on the runtime's monotonic clock; 0: no lease */
     int64_t timestamp_ms;   /* the broker's, epoch ms; 0: none */
     uint64_t generation;    /* of the connection or assignment it came on; a stale one is settled locally as LOST */
@@ -153,7 +156,7 @@ typedef struct bq_completion {
 enum {
     BQ_CAP_DEAD_LETTER = 1 << 0,   /* BQ_OP_DEAD_LETTER as one guarded step */
     BQ_CAP_RETRY = 1 << 1,         /* BQ_OP_RETRY with a new body */
-    BQ_CAP_RETRY_DELAY = 1 << 2,   /* ... and a delay */
+    BQ_CAP_RETRY_DELAY = 1 << 2,   /* ... and a delay; with BQ_CAP_NATIVE_RETRY its delay is honoured too */
     BQ_CAP_RELEASE = 1 << 3,       /* BQ_OP_RELEASE */
     BQ_CAP_RELEASE_DELAY = 1 << 4, /* ... and a delay */
     BQ_CAP_EXTEND = 1 << 5,
@@ -166,6 +169,7 @@ enum {
     BQ_CAP_PEEK = 1 << 12,
     BQ_CAP_LAPSES = 1 << 13, /* bq_incoming.lapses is kept */
     BQ_CAP_IDLE = 1 << 14,   /* `idle` tells that a queue is drained */
+    BQ_CAP_KEEP = 1 << 15,   /* bq_incoming.keep is honoured: settled while its handler still reads it */
 };
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
