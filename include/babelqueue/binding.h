@@ -64,7 +64,7 @@ typedef enum bq_attempts_rule {
 
 typedef enum bq_poison_rule {
     BQ_POISON_CONFORMANT, /* everything that is not `ok` */
-    BQ_POISON_TYPED,      /* wrong bytes or types only: not identity, not a bare null; a `job` neither string nor null too */
+    BQ_POISON_TYPED, /* wrong bytes or types only: not identity, not a bare null; a `job` neither string nor null too */
 } bq_poison_rule;
 
 typedef enum bq_dead_default {
@@ -74,15 +74,38 @@ typedef enum bq_dead_default {
     BQ_DEAD_POISON_ONLY, /* opt-in, and only for poison (BullMQ) */
 } bq_dead_default;
 
-/* What an exhausted, poison or gated delivery becomes when dead-lettering is off (section 3 and 7). */
+/* How a failed delivery is tried again. */
+typedef enum bq_retry_rule {
+    BQ_RETRY_COPY,   /* a copy with the new count replaces it on the same queue */
+    BQ_RETRY_NATIVE, /* given back to the broker, which counts (SQS, Service Bus, Artemis, BullMQ) */
+    BQ_RETRY_TIERS   /* a copy on a retry topic; without retry topics see bq_policy (Kafka, 7.8) */
+} bq_retry_rule;
+
+/* Where the count of deliveries that killed their worker comes from (section 3, crash loops). */
+typedef enum bq_crash_rule {
+    BQ_CRASH_NONE,     /* cannot count, or counts by itself (Kafka; BullMQ's stalled jobs) */
+    BQ_CRASH_LAPSES,   /* lapses counted beside the layout */
+    BQ_CRASH_ATTEMPTS, /* the reconciled attempts: a lapsed reservation advances them (Laravel layout) */
+    BQ_CRASH_NATIVE,   /* the broker's count, 0 on the first delivery */
+    BQ_CRASH_NATIVE_1  /* the broker's count, 1 on the first delivery (SQS) */
+} bq_crash_rule;
+
+/* What an exhausted, rejected, poison or gated delivery becomes when dead-lettering is off (section 3 and 7). */
 typedef enum bq_off_rule {
     BQ_OFF_DROP,           /* acknowledge, drop, warn */
-    BQ_OFF_DEAD_LETTER,    /* written to the default DLQ all the same (Redis poison, 7.1) */
+    BQ_OFF_DEAD_LETTER,    /* written to the DLQ all the same (Redis poison, 7.1) */
     BQ_OFF_LEAVE,          /* left untouched: the broker's own policy bounds it (SQS, 7.4) */
     BQ_OFF_REJECT,         /* rejected natively (Service Bus 7.5; BullMQ: the job fails unrecoverably) */
-    BQ_OFF_RELEASE,        /* given back to the broker, which counts (SQS and Service Bus, exhausted) */
+    BQ_OFF_NO_LIMIT,       /* max_attempts is ignored, so nothing is exhausted (SQS and Service Bus) */
     BQ_OFF_RETRY_THEN_DROP /* bounded retry with the bytes unchanged, then dropped (Pulsar poison, 7.6) */
 } bq_off_rule;
+
+/* How a delivery comes back whose replacing write failed (section 3: "rewind, abandon, release, or lapse"). */
+typedef enum bq_back_rule {
+    BQ_BACK_RELEASE, /* given back unchanged; Kafka: sought back */
+    BQ_BACK_ABANDON, /* negatively acknowledged; the broker counts it (Service Bus, Pulsar) */
+    BQ_BACK_LEAVE    /* its reservation lapses (SQS) */
+} bq_back_rule;
 
 typedef enum bq_delay_rule {
     BQ_DELAY_NATIVE, /* any delay */
@@ -118,18 +141,27 @@ typedef struct bq_binding {
     bool gate_integers;        /* an integer of value 1 passes as well as the string "1" */
     const char *attempts_name; /* header that carries attempts (HEADER rules, and set on copies); NULL: none */
     bq_place attempts_place;
+    const char *original_name; /* header that names the original queue (Kafka); NULL: none */
+    const char *const *extra_names; /* further headers of the contract's own, NULL-terminated: neither surfaced nor
+                                       kept by a copy of an envelope or a redrive (`bq-delay`); NULL: none */
     bq_attempts_rule attempts;
+    bq_crash_rule crash;
     bq_poison_rule poison;
     bq_dead_default dead_default;
     const char *dead_suffix; /* ".dlq", "-dlq" */
     bq_off_rule off_exhausted;
+    bq_off_rule off_rejected;
     bq_off_rule off_poison;
     bq_off_rule off_gated;
-    int max_attempts; /* default; 0: the broker's own limit */
-    bool zero_attempts_ok; /* max_attempts 0 may be asked for */
-    bool counts_deliveries; /* informative: max_attempts counts deliveries, the first included */
+    bq_retry_rule retry;
+    bq_back_rule back;
+    int64_t retry_delay_max_ms; /* a longer delay before a retry or release is cut to it; 0: no limit */
+    bool retry_delay_held;      /* the worker holds the unsettled delivery for the delay (section 3) */
+    int max_attempts;           /* default; 0: the broker's own limit */
+    bool zero_attempts_ok;      /* max_attempts 0 may be asked for */
+    bool counts_deliveries;     /* informative: max_attempts counts deliveries, the first included */
     bool poison_ignores_delete; /* an explicit *delete* does not drop poison (Redis) */
-    bool has_strategies; /* false: only *fail* (BullMQ) */
+    bool has_strategies;        /* false: only *fail* (BullMQ) */
     bool carries_headers;
     bq_delay_rule delay;
     unsigned record_flags; /* BQ_RECORD_* for bq_record_poison */
@@ -149,8 +181,7 @@ BQ_API const bq_binding *bq_binding_at(size_t index);
  * schema version other than 1 is never projected. Texts are views into the body, or into `scratch` for numbers and
  * escaped strings (valid until it is reset). Returns BQ_OK and the count. */
 BQ_API bq_status bq_project(const bq_binding *binding, const bq_envelope *env, int64_t attempts,
-                            bq_prop out[BQ_PROJECTED_MAX], size_t *count, bq_buf *scratch,
-                            bq_error *err) BQ_MUST_CHECK;
+                            bq_prop out[BQ_PROJECTED_MAX], size_t *count, bq_buf *scratch, bq_error *err) BQ_MUST_CHECK;
 
 /* Is this header one of the binding's own (never surfaced to handlers, never overridden by a user's)? */
 BQ_API bool bq_binding_owns(const bq_binding *binding, bq_place place, bq_str name);

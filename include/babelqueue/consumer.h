@@ -39,7 +39,7 @@ BQ_API bq_str bq_delivery_data(const bq_delivery *delivery); /* the bytes of the
 BQ_API bq_str bq_delivery_body(const bq_delivery *delivery);
 BQ_API bq_str bq_delivery_queue(const bq_delivery *delivery); /* the queue it was taken from */
 BQ_API bq_str bq_delivery_lang(const bq_delivery *delivery);
-BQ_API bq_str bq_delivery_key(const bq_delivery *delivery);      /* ptr NULL: none */
+BQ_API bq_str bq_delivery_key(const bq_delivery *delivery); /* ptr NULL: none */
 BQ_API int64_t bq_delivery_created_at(const bq_delivery *delivery);
 BQ_API int32_t bq_delivery_attempts(const bq_delivery *delivery); /* reconciled: 0 on the first delivery */
 BQ_API const bq_envelope *bq_delivery_envelope(const bq_delivery *delivery);
@@ -115,8 +115,8 @@ typedef struct bq_failure {
     const bq_envelope *envelope; /* NULL when gated or poison */
     bq_str exception;
     bq_str error;
-    int32_t attempts;            /* counted: this one included */
-    const bq_error *settlement;  /* not NULL: why the settlement failed */
+    int32_t attempts;           /* counted: this one included */
+    const bq_error *settlement; /* not NULL: why the settlement failed */
 } bq_failure;
 
 /* Counters since open, monotonic; times in microseconds. */
@@ -156,7 +156,7 @@ typedef struct bq_consumer_options {
     uint64_t max_messages;       /* stop after so many were settled; 0: never */
     int drain;                   /* 1: stop when nothing is ready and nothing in flight; 2: nothing delayed either */
     const char *lang;            /* dead_letter.lang; NULL: "c" */
-    void (*on_error)(const bq_failure *failure, void *arg); /* after settlement, from the I/O thread */
+    void (*on_error)(const bq_failure *failure, void *arg);   /* after settlement, from the I/O thread */
     void (*on_metrics)(const bq_metrics *metrics, void *arg); /* every metrics_interval_ms, from the I/O thread */
     int64_t metrics_interval_ms;                              /* 0: 10 s */
     void (*on_connection)(bool up, const bq_error *why, void *arg);

@@ -31,26 +31,26 @@ typedef enum bq_verdict {
 BQ_API const char *bq_verdict_name(bq_verdict verdict); /* "ok", "nonconformant", "poison/utf8", ... */
 
 /* The envelope's own members. BQ_FIELD_URN is the identity: the last valid `job`, else the last valid `urn`. */
-#define BQ_FIELD_MAP(X)                                                                                               \
-    X(URN, "urn")                                                                                                     \
-    X(JOB, "job")                                                                                                     \
-    X(URN_ALIAS, "urn")                                                                                               \
-    X(TRACE_ID, "trace_id")                                                                                           \
-    X(DATA, "data")                                                                                                   \
-    X(META, "meta")                                                                                                   \
-    X(ATTEMPTS, "attempts")                                                                                           \
-    X(DEAD_LETTER, "dead_letter")                                                                                     \
-    X(META_ID, "id")                                                                                                  \
-    X(META_QUEUE, "queue")                                                                                            \
-    X(META_LANG, "lang")                                                                                              \
-    X(META_SCHEMA_VERSION, "schema_version")                                                                          \
-    X(META_CREATED_AT, "created_at")                                                                                  \
-    X(DEAD_REASON, "reason")                                                                                          \
-    X(DEAD_ERROR, "error")                                                                                            \
-    X(DEAD_EXCEPTION, "exception")                                                                                    \
-    X(DEAD_FAILED_AT, "failed_at")                                                                                    \
-    X(DEAD_ORIGINAL_QUEUE, "original_queue")                                                                          \
-    X(DEAD_ATTEMPTS, "attempts")                                                                                      \
+#define BQ_FIELD_MAP(X)                                                                                                \
+    X(URN, "urn")                                                                                                      \
+    X(JOB, "job")                                                                                                      \
+    X(URN_ALIAS, "urn")                                                                                                \
+    X(TRACE_ID, "trace_id")                                                                                            \
+    X(DATA, "data")                                                                                                    \
+    X(META, "meta")                                                                                                    \
+    X(ATTEMPTS, "attempts")                                                                                            \
+    X(DEAD_LETTER, "dead_letter")                                                                                      \
+    X(META_ID, "id")                                                                                                   \
+    X(META_QUEUE, "queue")                                                                                             \
+    X(META_LANG, "lang")                                                                                               \
+    X(META_SCHEMA_VERSION, "schema_version")                                                                           \
+    X(META_CREATED_AT, "created_at")                                                                                   \
+    X(DEAD_REASON, "reason")                                                                                           \
+    X(DEAD_ERROR, "error")                                                                                             \
+    X(DEAD_EXCEPTION, "exception")                                                                                     \
+    X(DEAD_FAILED_AT, "failed_at")                                                                                     \
+    X(DEAD_ORIGINAL_QUEUE, "original_queue")                                                                           \
+    X(DEAD_ATTEMPTS, "attempts")                                                                                       \
     X(DEAD_LANG, "lang")
 
 typedef enum bq_field {
@@ -65,7 +65,7 @@ enum {
     BQ_SEEN_NULL_ROOT = 1 << 0,      /* the body is a bare `null` (contract 7.8) */
     BQ_SEEN_LONE_SURROGATE = 1 << 1, /* an unpaired \ud800..\udfff escape: never spliced (section 4) */
     BQ_SEEN_NONFINITE = 1 << 2,      /* a number inside `data` is no finite double */
-    BQ_SEEN_JOB_NOT_STRING = 1 << 3, /* a `job` that is no string: ignored with a warning, poison on Kafka unless null */
+    BQ_SEEN_JOB_NOT_STRING = 1 << 3, /* a `job` that is no string: ignored, with a warning */
     BQ_SEEN_REPEATED = 1 << 4,       /* a member of the envelope occurs more than once */
     BQ_SEEN_FORBIDDEN = 1 << 5,      /* `timestamp`, or a forbidden key of `meta` */
     BQ_SEEN_URN_MEMBER = 1 << 6,     /* a top-level `urn` member */
@@ -79,10 +79,10 @@ typedef struct bq_envelope {
     const char *body;
     size_t len;
     bq_verdict verdict;
-    unsigned seen;     /* BQ_SEEN_* */
-    uint32_t present;  /* bit per bq_field: there is such a member and it is not null */
-    uint32_t escaped;  /* bit per bq_field: a string with at least one escape */
-    uint32_t is_null;  /* bit per bq_field: the member is there and null */
+    unsigned seen;    /* BQ_SEEN_* */
+    uint32_t present; /* bit per bq_field: there is such a member and it is not null */
+    uint32_t escaped; /* bit per bq_field: a string with at least one escape */
+    uint32_t is_null; /* bit per bq_field: the member is there and null */
     size_t error_offset;
     const char *reason; /* static English text, "" when the verdict is ok */
     struct {
@@ -136,9 +136,12 @@ typedef struct bq_envelope_spec {
                            an error that names its RFC 6901 pointer */
 } bq_envelope_spec;
 
-#define BQ_ENVELOPE_SPEC_INIT                                                                                         \
-    {                                                                                                                 \
-        sizeof(bq_envelope_spec), {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, 0, {NULL, 0}      \
+#define BQ_ENVELOPE_SPEC_INIT                                                                                          \
+    {                                                                                                                  \
+        sizeof(bq_envelope_spec), {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, 0,                 \
+        {                                                                                                              \
+            NULL, 0                                                                                                    \
+        }                                                                                                              \
     }
 
 /* Appends the compact envelope to `out` (contract section 1). On failure `out` is as it was.

@@ -20,18 +20,18 @@ typedef struct bq_publisher bq_publisher;
 
 typedef struct bq_publisher_options {
     size_t size;
-    int64_t timeout_ms;    /* of one message until it is confirmed; 0: the URL's `timeout` (30 s) */
-    size_t max_in_flight;  /* messages submitted and not confirmed; 0: 10000. Past it submit waits, or is BUSY */
-    size_t max_bytes;      /* of their bodies together; 0: 64 MiB */
-    const char *lang;      /* meta.lang; NULL: "c" */
+    int64_t timeout_ms;   /* of one message until it is confirmed; 0: the URL's `timeout` (30 s) */
+    size_t max_in_flight; /* messages submitted and not confirmed; 0: 10000. Past it submit waits, or is BUSY */
+    size_t max_bytes;     /* of their bodies together; 0: 64 MiB */
+    const char *lang;     /* meta.lang; NULL: "c" */
     bq_logger logger;
     void (*on_connection)(bool up, const bq_error *why, void *arg); /* from the I/O thread; may be NULL */
     void *arg;
 } bq_publisher_options;
 
-#define BQ_PUBLISHER_OPTIONS_INIT                                                                                     \
-    {                                                                                                                 \
-        sizeof(bq_publisher_options), 0, 0, 0, NULL, {NULL, NULL, BQ_LOG_NONE}, NULL, NULL                            \
+#define BQ_PUBLISHER_OPTIONS_INIT                                                                                      \
+    {                                                                                                                  \
+        sizeof(bq_publisher_options), 0, 0, 0, NULL, {NULL, NULL, BQ_LOG_NONE}, NULL, NULL                             \
     }
 
 typedef struct bq_header {
@@ -50,17 +50,17 @@ typedef struct bq_message_spec {
     bq_str meta_extra;
     const bq_header *headers; /* section 5; empty names or values are dropped, the contract's own names win */
     size_t header_count;
-    bq_str key;         /* record key where the broker has them; ptr NULL: none */
-    bq_str group;       /* FIFO group */
-    int64_t delay_ms;   /* 0: now */
-    bq_str body;        /* a whole body, sent as it is: outbox, tests, repairs. urn, data and trace_id are ignored */
-    const void *extra;  /* driver-specific options */
+    bq_str key;        /* record key where the broker has them; ptr NULL: none */
+    bq_str group;      /* FIFO group */
+    int64_t delay_ms;  /* 0: now */
+    bq_str body;       /* a whole body, sent as it is: outbox, tests, repairs. urn, data and trace_id are ignored */
+    const void *extra; /* driver-specific options */
 } bq_message_spec;
 
-#define BQ_MESSAGE_SPEC_INIT                                                                                          \
-    {                                                                                                                 \
-        sizeof(bq_message_spec), {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, NULL, 0,           \
-            {NULL, 0}, {NULL, 0}, 0, {NULL, 0}, NULL                                                                  \
+#define BQ_MESSAGE_SPEC_INIT                                                                                           \
+    {                                                                                                                  \
+        sizeof(bq_message_spec), {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, {NULL, 0}, NULL, 0, {NULL, 0}, \
+            {NULL, 0}, 0, {NULL, 0}, NULL                                                                              \
     }
 
 /* Room for a message id and its NUL; ids of raw bodies longer than a UUID are cut. */
@@ -80,8 +80,8 @@ BQ_API bq_status bq_publish(bq_publisher *publisher, const bq_message_spec *spec
                             bq_error *err) BQ_MUST_CHECK;
 /* Copies the message and returns; `done` follows (not when this call fails). Waits while max_in_flight is reached,
  * at most the message's timeout, then BUSY. Not to be called from `done`. */
-BQ_API bq_status bq_publish_async(bq_publisher *publisher, const bq_message_spec *spec, bq_published_fn done,
-                                  void *arg, bq_error *err) BQ_MUST_CHECK;
+BQ_API bq_status bq_publish_async(bq_publisher *publisher, const bq_message_spec *spec, bq_published_fn done, void *arg,
+                                  bq_error *err) BQ_MUST_CHECK;
 /* Waits until everything submitted before has been called back. TIMEOUT when it has not. */
 BQ_API bq_status bq_publisher_flush(bq_publisher *publisher, int64_t timeout_ms, bq_error *err) BQ_MUST_CHECK;
 /* Flushes for at most timeout_ms; what is left is called back as UNKNOWN (sent) or CLOSED (not sent). */

@@ -40,17 +40,17 @@ typedef struct bq_redrive_item {
 
 typedef struct bq_redrive_options {
     size_t size;
-    const char *to_queue;     /* NULL: dead_letter.original_queue, else meta.queue */
+    const char *to_queue;       /* NULL: dead_letter.original_queue, else meta.queue */
     const char *fallback_queue; /* target of records that name none (gated ones); NULL: skipped */
-    uint64_t max;             /* records taken off the DLQ; 0: all */
+    uint64_t max;               /* records taken off the DLQ; 0: all */
     bool dry_run;
     bool bypass;              /* add `bq-replay-bypass: 1` */
     bool require_dead_letter; /* skip records without a dead_letter member */
     bool include_poison;      /* poison records go back as they are */
     bool include_gated;
-    double rate;         /* messages/s; 0: no limit */
-    int batch;           /* records held at a time; 0: 100 */
-    int64_t timeout_ms;  /* of one operation; 0: the URL's */
+    double rate;                                            /* messages/s; 0: no limit */
+    int batch;                                              /* records held at a time; 0: 100 */
+    int64_t timeout_ms;                                     /* of one operation; 0: the URL's */
     bool (*select)(const bq_redrive_item *item, void *arg); /* NULL: all; false: skipped */
     void (*report)(const bq_redrive_item *item, void *arg); /* one call per record, after it is settled */
     bool (*stop)(void *arg); /* asked between records; true: restore what is held and end. May be NULL */

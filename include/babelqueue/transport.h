@@ -83,9 +83,9 @@ typedef struct bq_url {
 /* A message as it arrived. Allocated and owned by the driver, from `take` until its settling operation has been
  * reaped or `forget` was called. All of it stays unchanged meanwhile. */
 typedef struct bq_incoming {
-    size_t queue;      /* index into bq_transport_config.queues */
-    bq_str body;       /* ptr NULL: the broker's null value (Kafka) */
-    bq_str key;        /* ptr NULL: none */
+    size_t queue; /* index into bq_transport_config.queues */
+    bq_str body;  /* ptr NULL: the broker's null value (Kafka) */
+    bq_str key;   /* ptr NULL: none */
     const bq_prop *props;
     size_t prop_count;
     int64_t native_count;   /* the broker's own delivery count as it gives it; -1: none */
@@ -119,15 +119,15 @@ typedef struct bq_outgoing {
 /* ---- operations ------------------------------------------------------------------------------------------------- */
 
 typedef enum bq_op_kind {
-    BQ_OP_PUBLISH,     /* `out` */
-    BQ_OP_ACK,         /* `in` is done */
-    BQ_OP_RELEASE,     /* give `in` back unchanged, after out.delay_ms, attempts not advanced where the broker can */
-    BQ_OP_RETRY,       /* replace `in` by `out` on the same queue, after out.delay_ms, in one guarded step */
-    BQ_OP_DEAD_LETTER, /* write `out`, then acknowledge `in`, in one guarded step */
-    BQ_OP_REJECT,      /* reject `in` natively, with `reason` and `description` */
+    BQ_OP_PUBLISH,      /* `out` */
+    BQ_OP_ACK,          /* `in` is done */
+    BQ_OP_RELEASE,      /* give `in` back unchanged, after out.delay_ms, attempts not advanced where the broker can */
+    BQ_OP_RETRY,        /* replace `in` by `out` on the same queue, after out.delay_ms, in one guarded step */
+    BQ_OP_DEAD_LETTER,  /* write `out`, then acknowledge `in`, in one guarded step */
+    BQ_OP_REJECT,       /* reject `in` natively, with `reason` and `description` */
     BQ_OP_NATIVE_RETRY, /* let the broker redeliver `in` after out.delay_ms and count it */
-    BQ_OP_LEAVE,       /* leave `in` to the broker's own policy; free it here */
-    BQ_OP_EXTEND,      /* renew the lease of `in`; its lease_until_ms is updated before the completion */
+    BQ_OP_LEAVE,        /* leave `in` to the broker's own policy; free it here */
+    BQ_OP_EXTEND,       /* renew the lease of `in`; its lease_until_ms is updated before the completion */
 } bq_op_kind;
 
 /* Submitted by pointer and borrowed, with everything it points at, until its completion has been reaped. */
@@ -139,7 +139,7 @@ typedef struct bq_op {
     bq_outgoing out;
     bq_str reason; /* REJECT */
     bq_str description;
-    bq_str result; /* ACK: the handler's return value as JSON (BullMQ) */
+    bq_str result;      /* ACK: the handler's return value as JSON (BullMQ) */
     struct bq_op *next; /* the driver's own while it holds the op */
 } bq_op;
 
@@ -175,12 +175,12 @@ enum {
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
 typedef enum bq_event_kind {
-    BQ_EVENT_UP,        /* connected (again) */
-    BQ_EVENT_DOWN,      /* connection lost; the driver reconnects by itself, with backoff */
-    BQ_EVENT_BLOCKED,   /* the broker refuses writes for now */
+    BQ_EVENT_UP,      /* connected (again) */
+    BQ_EVENT_DOWN,    /* connection lost; the driver reconnects by itself, with backoff */
+    BQ_EVENT_BLOCKED, /* the broker refuses writes for now */
     BQ_EVENT_UNBLOCKED,
-    BQ_EVENT_REVOKED,   /* `in` is no longer ours; the runtime forgets it when its handler is done */
-    BQ_EVENT_FATAL,     /* the driver cannot go on: authentication, configuration */
+    BQ_EVENT_REVOKED, /* `in` is no longer ours; the runtime forgets it when its handler is done */
+    BQ_EVENT_FATAL,   /* the driver cannot go on: authentication, configuration */
 } bq_event_kind;
 
 typedef struct bq_event {
@@ -232,15 +232,15 @@ typedef struct bq_admin_ops {
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 typedef struct bq_transport_ops {
-    size_t size;               /* sizeof(bq_transport_ops) */
-    const char *name;          /* "sqlite" */
-    const char *const *schemes; /* NULL-terminated */
-    const char *summary;       /* one line for `bq help urls` */
-    const char *url_syntax;    /* "sqlite:PATH" */
-    const bq_option *table;    /* URL options, ends with a NULL name */
-    size_t options_size;       /* of the driver's options struct */
-    size_t state_size;         /* allocated zeroed by the runtime */
-    unsigned capabilities;     /* BQ_CAP_* */
+    size_t size;                                       /* sizeof(bq_transport_ops) */
+    const char *name;                                  /* "sqlite" */
+    const char *const *schemes;                        /* NULL-terminated */
+    const char *summary;                               /* one line for `bq help urls` */
+    const char *url_syntax;                            /* "sqlite:PATH" */
+    const bq_option *table;                            /* URL options, ends with a NULL name */
+    size_t options_size;                               /* of the driver's options struct */
+    size_t state_size;                                 /* allocated zeroed by the runtime */
+    unsigned capabilities;                             /* BQ_CAP_* */
     const bq_binding *(*binding)(const void *options); /* which row of the binding table applies */
 
     /* Starts connecting; must not wait for the broker. A failure here is final (bad options, no file access). The

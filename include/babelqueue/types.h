@@ -49,9 +49,13 @@ typedef struct bq_str {
     size_t len;
 } bq_str;
 
+#ifdef __cplusplus
+#define BQ_STR_NULL (bq_str{NULL, 0})
+#define BQ_STR(literal) (bq_str{"" literal, sizeof(literal) - 1}) /* a view of a string literal */
+#else
 #define BQ_STR_NULL ((bq_str){NULL, 0})
-/* A view of a string literal. */
-#define BQ_STR(literal) ((bq_str){"" literal, sizeof(literal) - 1})
+#define BQ_STR(literal) ((bq_str){"" literal, sizeof(literal) - 1}) /* a view of a string literal */
+#endif
 
 /* A view of a NUL-terminated string; NULL gives an absent view. */
 BQ_API bq_str bq_str_of(const char *text);
@@ -64,24 +68,24 @@ BQ_API bq_str bq_str_trim(bq_str s);
 /* ---- status and error ---------------------------------------------------------------------------------------- */
 
 /* Every fallible call returns one of these; 0 is success. X(name, exit status of `bq`, text) */
-#define BQ_STATUS_MAP(X)                                                                                              \
-    X(OK, 0, "ok")                                                                                                    \
-    X(INVALID, 64, "invalid argument")                                                                                \
-    X(DATA, 65, "bad data")                                                                                           \
-    X(UNAVAILABLE, 69, "broker unreachable")                                                                          \
-    X(INTERNAL, 70, "internal error")                                                                                 \
-    X(NOMEM, 75, "out of memory")                                                                                     \
-    X(IO, 74, "input/output error")                                                                                   \
-    X(TIMEOUT, 75, "timed out, nothing was done")                                                                     \
-    X(UNKNOWN, 75, "outcome unknown: not confirmed in time")                                                          \
-    X(REFUSED, 75, "refused by the broker")                                                                           \
-    X(BUSY, 75, "too much in flight")                                                                                 \
-    X(LOST, 75, "the delivery is no longer ours")                                                                     \
-    X(CLOSED, 75, "closed")                                                                                           \
-    X(NOT_FOUND, 78, "no such queue or message")                                                                      \
-    X(AUTH, 77, "authentication or permission refused")                                                               \
-    X(CONFIG, 78, "configuration conflict")                                                                           \
-    X(UNSUPPORTED, 78, "not supported by this transport")                                                             \
+#define BQ_STATUS_MAP(X)                                                                                               \
+    X(OK, 0, "ok")                                                                                                     \
+    X(INVALID, 64, "invalid argument")                                                                                 \
+    X(DATA, 65, "bad data")                                                                                            \
+    X(UNAVAILABLE, 69, "broker unreachable")                                                                           \
+    X(INTERNAL, 70, "internal error")                                                                                  \
+    X(NOMEM, 75, "out of memory")                                                                                      \
+    X(IO, 74, "input/output error")                                                                                    \
+    X(TIMEOUT, 75, "timed out, nothing was done")                                                                      \
+    X(UNKNOWN, 75, "outcome unknown: not confirmed in time")                                                           \
+    X(REFUSED, 75, "refused by the broker")                                                                            \
+    X(BUSY, 75, "too much in flight")                                                                                  \
+    X(LOST, 75, "the delivery is no longer ours")                                                                      \
+    X(CLOSED, 75, "closed")                                                                                            \
+    X(NOT_FOUND, 78, "no such queue or message")                                                                       \
+    X(AUTH, 77, "authentication or permission refused")                                                                \
+    X(CONFIG, 78, "configuration conflict")                                                                            \
+    X(UNSUPPORTED, 78, "not supported by this transport")                                                              \
     X(NOT_BUILT, 78, "transport not built in")
 
 typedef enum bq_status {

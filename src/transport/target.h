@@ -31,20 +31,60 @@ typedef struct bq_network_options {
     const char *client_name;
 } bq_network_options;
 
-#define BQ_NETWORK_OPTION_ROWS(type, member)                                                                          \
-    {"connect_timeout", BQ_OPT_DURATION, offsetof(type, member.connect_timeout_ms), "10s", 1, 3600000, NULL,          \
-     BQ_OPT_NETWORK, NULL, "how long one connection attempt may take"},                                               \
-        {"timeout", BQ_OPT_DURATION, offsetof(type, member.timeout_ms), "30s", 1, 86400000, NULL, BQ_OPT_NETWORK,     \
-         NULL, "how long one operation may take until it is confirmed"},                                              \
-        {"reconnect_min", BQ_OPT_DURATION, offsetof(type, member.reconnect_min_ms), "100ms", 1, 3600000, NULL,        \
-         BQ_OPT_NETWORK, NULL, "first pause before connecting again"},                                                \
-        {"reconnect_max", BQ_OPT_DURATION, offsetof(type, member.reconnect_max_ms), "10s", 1, 3600000, NULL,          \
-         BQ_OPT_NETWORK, NULL, "longest pause before connecting again"},                                              \
-        {"heartbeat", BQ_OPT_DURATION, offsetof(type, member.heartbeat_ms), NULL, 0, 3600000, NULL, BQ_OPT_NETWORK,   \
-         NULL, "heartbeat interval (the broker's)"},                                                                  \
-    {                                                                                                                 \
-        "client_name", BQ_OPT_STRING, offsetof(type, member.client_name), NULL, 0, 0, NULL, BQ_OPT_NETWORK, NULL,     \
-            "name shown in the broker's connection list"                                                              \
+#define BQ_NETWORK_OPTION_ROWS(type, member)                                                                           \
+    {"connect_timeout",                                                                                                \
+     BQ_OPT_DURATION,                                                                                                  \
+     offsetof(type, member.connect_timeout_ms),                                                                        \
+     "10s",                                                                                                            \
+     1,                                                                                                                \
+     3600000,                                                                                                          \
+     NULL,                                                                                                             \
+     BQ_OPT_NETWORK,                                                                                                   \
+     NULL,                                                                                                             \
+     "how long one connection attempt may take"},                                                                      \
+        {"timeout",                                                                                                    \
+         BQ_OPT_DURATION,                                                                                              \
+         offsetof(type, member.timeout_ms),                                                                            \
+         "30s",                                                                                                        \
+         1,                                                                                                            \
+         86400000,                                                                                                     \
+         NULL,                                                                                                         \
+         BQ_OPT_NETWORK,                                                                                               \
+         NULL,                                                                                                         \
+         "how long one operation may take until it is confirmed"},                                                     \
+        {"reconnect_min",                                                                                              \
+         BQ_OPT_DURATION,                                                                                              \
+         offsetof(type, member.reconnect_min_ms),                                                                      \
+         "100ms",                                                                                                      \
+         1,                                                                                                            \
+         3600000,                                                                                                      \
+         NULL,                                                                                                         \
+         BQ_OPT_NETWORK,                                                                                               \
+         NULL,                                                                                                         \
+         "first pause before connecting again"},                                                                       \
+        {"reconnect_max",                                                                                              \
+         BQ_OPT_DURATION,                                                                                              \
+         offsetof(type, member.reconnect_max_ms),                                                                      \
+         "10s",                                                                                                        \
+         1,                                                                                                            \
+         3600000,                                                                                                      \
+         NULL,                                                                                                         \
+         BQ_OPT_NETWORK,                                                                                               \
+         NULL,                                                                                                         \
+         "longest pause before connecting again"},                                                                     \
+        {"heartbeat",                                                                                                  \
+         BQ_OPT_DURATION,                                                                                              \
+         offsetof(type, member.heartbeat_ms),                                                                          \
+         NULL,                                                                                                         \
+         0,                                                                                                            \
+         3600000,                                                                                                      \
+         NULL,                                                                                                         \
+         BQ_OPT_NETWORK,                                                                                               \
+         NULL,                                                                                                         \
+         "heartbeat interval (the broker's)"},                                                                         \
+    {                                                                                                                  \
+        "client_name", BQ_OPT_STRING, offsetof(type, member.client_name), NULL, 0, 0, NULL, BQ_OPT_NETWORK, NULL,      \
+            "name shown in the broker's connection list"                                                               \
     }
 
 #endif
