@@ -141,7 +141,7 @@ typedef struct bq_binding {
     bool gate_integers;        /* an integer of value 1 passes as well as the string "1" */
     const char *attempts_name; /* header that carries attempts (HEADER rules, and set on copies); NULL: none */
     bq_place attempts_place;
-    const char *original_name; /* header that names the original queue (Kafka); NULL: none */
+    const char *original_name;      /* header that names the original queue (Kafka); NULL: none */
     const char *const *extra_names; /* further headers of the contract's own, NULL-terminated: neither surfaced nor
                                        kept by a copy of an envelope or a redrive (`bq-delay`); NULL: none */
     bq_attempts_rule attempts;
