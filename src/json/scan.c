@@ -1,0 +1,604 @@
+/*
+ * json/scan.c - the scanner behind json/scan.h: tokens, a validating skipper for any value, and whole documents.
+ *
+ * The skipper keeps one bit per open container (object or array), 64 of them in a register and the rest spilled to a
+ * fixed array on the stack, so that depth costs neither recursion nor memory.
+ */
+#include "json/scan.h"
+
+#include <string.h>
+
+#include "base/utf8.h"
+
+#define S BQ_CLASS_STOP
+#define H BQ_CLASS_HIGH
+#define W (BQ_CLASS_SPACE | BQ_CLASS_STOP)
+#define B BQ_CLASS_SPACE
+#define D BQ_CLASS_DIGIT
+#define H16 H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H
+const uint8_t bq_scan_class[256] = {
+    S,   S,   S,   S,   S,   S,   S,   S,   S, W, W, S, S, W, S, S, /* 00 */
+    S,   S,   S,   S,   S,   S,   S,   S,   S, S, S, S, S, S, S, S, /* 10 */
+    B,   0,   S,   0,   0,   0,   0,   0,   0, 0, 0, 0, 0, 0, 0, 0, /* 20: space, quote */
+    D,   D,   D,   D,   D,   D,   D,   D,   D, D, 0, 0, 0, 0, 0, 0, /* 30 */
+    0,   0,   0,   0,   0,   0,   0,   0,   0, 0, 0, 0, 0, 0, 0, 0, /* 40 */
+    0,   0,   0,   0,   0,   0,   0,   0,   0, 0, 0, 0, S, 0, 0, 0, /* 50: backslash */
+    0,   0,   0,   0,   0,   0,   0,   0,   0, 0, 0, 0, 0, 0, 0, 0, /* 60 */
+    0,   0,   0,   0,   0,   0,   0,   0,   0, 0, 0, 0, 0, 0, 0, 0, /* 70 */
+    H16, H16, H16, H16, H16, H16, H16, H16,
+};
+#undef S
+#undef H
+#undef W
+#undef B
+#undef D
+#undef H16
+
+const uint8_t *bq_scan_fault(bq_scan *s, const uint8_t *at, const char *reason)
+{
+    s->fault = at;
+    s->reason = reason;
+    return NULL;
+}
+
+/* ---- strings ------------------------------------------------------------------------------------------------- */
+
+static int hex_value(uint8_t c)
+{
+    if (bq_is_digit(c))
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Four hex digits, or -1. Stops at the first byte that is none, so the sentinel bounds it. */
+static int hex4(const uint8_t *p)
+{
+    int value = 0;
+    for (int i = 0; i < 4; i++) {
+        int digit = hex_value(p[i]);
+        if (digit < 0)
+            return -1;
+        value = value << 4 | digit;
+    }
+    return value;
+}
+
+const uint8_t *bq_scan_escapes(bq_scan *s, const uint8_t *p)
+{
+    do {
+        switch (p[1]) {
+        case '"':
+        case '\\':
+        case '/':
+        case 'b':
+        case 'f':
+        case 'n':
+        case 'r':
+        case 't': p += 2; break;
+        case 'u': {
+            int unit = hex4(p + 2);
+            if (unit < 0)
+                return bq_scan_fault(s, p, "a \\u escape without four hexadecimal digits");
+            p += 6;
+            if ((unit & 0xF800) != 0xD800)
+                break;
+            if (unit >= 0xDC00 || p == s->end || p[0] != '\\' || p[1] != 'u') {
+                s->seen |= BQ_SCAN_LONE;
+                break;
+            }
+            int low = hex4(p + 2);
+            if (low < 0)
+                return bq_scan_fault(s, p, "a \\u escape without four hexadecimal digits");
+            if ((low & 0xFC00) == 0xDC00)
+                p += 6;
+            else
+                s->seen |= BQ_SCAN_LONE; /* the next round judges the second escape by itself */
+            break;
+        }
+        default: return bq_scan_fault(s, p, "an unknown escape in a string");
+        }
+    } while (p != s->end && *p == '\\');
+    return p;
+}
+
+const uint8_t *bq_scan_string(bq_scan *s, const uint8_t *p, bool *escaped)
+{
+    for (;;) {
+        while (p != s->end && !(bq_scan_class[*p] & BQ_CLASS_STOP)) {
+            if (*p >= 0x80)
+                s->seen |= BQ_SCAN_HIGH;
+            p++;
+        }
+        if (p == s->end)
+            return bq_scan_fault(s, p, "a string that does not end");
+        if (*p == '"')
+            return p;
+        if (*p != '\\')
+            return bq_scan_fault(s, p, "a raw control character in a string");
+        *escaped = true;
+        p = bq_scan_escapes(s, p);
+        if (!p)
+            return NULL;
+    }
+}
+
+/* ---- numbers --------------------------------------------------------------------------------------------------- */
+
+const uint8_t *bq_scan_number(bq_scan *s, const uint8_t *p, bool *integer)
+{
+    if (*p == '-')
+        p++;
+    if (!bq_is_digit(*p))
+        return bq_scan_fault(s, p, "a minus sign without a digit");
+    if (*p == '0') {
+        p++;
+        if (bq_is_digit(*p))
+            return bq_scan_fault(s, p, "a number with a leading zero");
+    } else {
+        while (bq_is_digit(*p))
+            p++;
+    }
+    *integer = true;
+    if (*p == '.') {
+        *integer = false;
+        p++;
+        if (!bq_is_digit(*p))
+            return bq_scan_fault(s, p, "a decimal point without a digit");
+        while (bq_is_digit(*p))
+            p++;
+    }
+    if ((*p | 0x20) == 'e') {
+        *integer = false;
+        p++;
+        if (*p == '+' || *p == '-')
+            p++;
+        if (!bq_is_digit(*p))
+            return bq_scan_fault(s, p, "an exponent without a digit");
+        while (bq_is_digit(*p))
+            p++;
+    }
+    return p;
+}
+
+bool bq_scan_int64(const uint8_t *p, size_t len, int64_t *out)
+{
+    bool negative = len > 0 && *p == '-';
+    p += negative;
+    len -= negative;
+    if (len == 0 || len > 19)
+        return false;
+    uint64_t value = 0;
+    for (size_t i = 0; i < len; i++) {
+        if (!bq_is_digit(p[i]))
+            return false;
+        value = value * 10 + (uint64_t)(p[i] - '0'); /* 19 digits always fit 64 bits */
+    }
+    if (value > (uint64_t)INT64_MAX + negative)
+        return false;
+    if (out)
+        *out = negative ? (int64_t)(0 - value) : (int64_t)value;
+    return true;
+}
+
+/* 2^1024 - 2^970: halfway between the largest finite double and the next step. At or above it a number rounds to
+ * infinity (ties go to the even significand, which is the infinite one). */
+static const char THRESHOLD[] = "17976931348623158079372897140530341507993413271003782693617377898044"
+                                "49682927647509466490179775872070963302864166928879109465555478519404"
+                                "02630657488671505820681908902000708383676273854845817711531764475730"
+                                "27006985557136695962284291481986083493647529271907416844436551070434"
+                                "2711559699508093042880";
+enum { THRESHOLD_DIGITS = sizeof THRESHOLD - 1, THRESHOLD_EXPONENT = THRESHOLD_DIGITS - 1 };
+
+/* The exponent part, saturated well outside of what a body's digits could balance. */
+static int64_t exponent_at(const uint8_t *p, const uint8_t *end)
+{
+    const int64_t limit = INT64_MAX / 4;
+    bool negative = *p == '-';
+    int64_t value = 0;
+    for (p += *p == '-' || *p == '+'; p < end; p++)
+        value = value >= limit / 10 ? limit : value * 10 + (*p - '0');
+    return negative ? -value : value;
+}
+
+/* Compares the digits from the first non-zero one on (a point between them is skipped) with the threshold. */
+static bool below_threshold(const uint8_t *p, const uint8_t *end)
+{
+    for (size_t i = 0; i < THRESHOLD_DIGITS; i++) {
+        if (p < end && *p == '.')
+            p++;
+        uint8_t digit = p < end ? *p++ : '0';
+        if (digit != (uint8_t)THRESHOLD[i])
+            return digit < (uint8_t)THRESHOLD[i];
+    }
+    return false;
+}
+
+bool bq_scan_finite(const uint8_t *p, size_t len)
+{
+    const uint8_t *end = p + len;
+    p += len > 0 && *p == '-';
+    const uint8_t *point = NULL, *first = NULL, *exponent = NULL, *q = p;
+    for (; q < end; q++) {
+        if (*q == '.')
+            point = q;
+        else if (!bq_is_digit(*q))
+            break;
+        else if (!first && *q != '0')
+            first = q;
+    }
+    const uint8_t *mantissa_end = q;
+    if (q < end)
+        exponent = q + 1;
+    if (!first)
+        return true; /* zero, whatever its exponent */
+    if (!point)
+        point = mantissa_end;
+    int64_t leading = first < point ? point - first - 1 : point - first; /* decimal exponent of the first digit */
+    if (exponent)
+        leading += exponent_at(exponent, end);
+    if (leading != THRESHOLD_EXPONENT)
+        return leading < THRESHOLD_EXPONENT;
+    return below_threshold(first, mantissa_end);
+}
+
+/* ---- any value ------------------------------------------------------------------------------------------------- */
+
+typedef struct nesting {
+    uint64_t bits;  /* bit 0: the innermost container is an object */
+    unsigned depth; /* containers open in this value */
+    unsigned limit; /* how many may be */
+    uint64_t spilled[BQ_JSON_DEPTH / 64 + 1];
+} nesting;
+
+static inline bool nest(nesting *n, bool object)
+{
+    if (n->depth == n->limit)
+        return false;
+    n->bits = n->bits << 1 | object;
+    n->depth++;
+    if (n->depth % 64 == 0)
+        n->spilled[n->depth / 64 - 1] = n->bits;
+    return true;
+}
+
+static inline void unnest(nesting *n)
+{
+    n->depth--;
+    n->bits >>= 1;
+    if (n->depth % 64 == 0 && n->depth != 0)
+        n->bits = n->spilled[n->depth / 64 - 1];
+}
+
+static const uint8_t *scan_literal(bq_scan *s, const uint8_t *p, const char *word, size_t len)
+{
+    for (size_t i = 1; i < len; i++) {
+        if (p[i] != (uint8_t)word[i])
+            return bq_scan_fault(s, p, "an unknown literal");
+    }
+    return p + len;
+}
+
+static const uint8_t *scan_scalar(bq_scan *s, const uint8_t *p, bool finite)
+{
+    bool flag = false;
+    switch (*p) {
+    case '"': p = bq_scan_string(s, p + 1, &flag); return p ? p + 1 : NULL;
+    case 't': return scan_literal(s, p, "true", 4);
+    case 'f': return scan_literal(s, p, "false", 5);
+    case 'n': return scan_literal(s, p, "null", 4);
+    default: break;
+    }
+    if (*p != '-' && !bq_is_digit(*p))
+        return bq_scan_fault(s, p, "a byte that begins no value");
+    const uint8_t *q = bq_scan_number(s, p, &flag);
+    if (finite && q && !bq_scan_finite(p, (size_t)(q - p)))
+        s->seen |= BQ_SCAN_NONFINITE;
+    return q;
+}
+
+/* The key and colon of a member; returns the value's first byte. */
+static const uint8_t *scan_key(bq_scan *s, const uint8_t *p)
+{
+    bool escaped = false;
+    if (*p != '"')
+        return bq_scan_fault(s, p, "an object member without a name");
+    p = bq_scan_string(s, p + 1, &escaped);
+    if (!p)
+        return NULL;
+    p = bq_scan_space(p + 1);
+    if (*p != ':')
+        return bq_scan_fault(s, p, "a member name without a colon");
+    return bq_scan_space(p + 1);
+}
+
+const uint8_t *bq_scan_value(bq_scan *s, const uint8_t *p, unsigned depth, bool finite)
+{
+    nesting n;
+    n.bits = 0;
+    n.depth = 0;
+    n.limit = BQ_JSON_DEPTH - depth;
+    for (;;) {
+        /* p stands on a value */
+        if (*p == '{' || *p == '[') {
+            bool object = *p == '{';
+            if (!nest(&n, object))
+                return bq_scan_fault(s, p, "more than 10000 nested containers");
+            p = bq_scan_space(p + 1);
+            if (*p != (object ? '}' : ']')) {
+                if (object && !(p = scan_key(s, p)))
+                    return NULL;
+                continue;
+            }
+        } else {
+            p = scan_scalar(s, p, finite);
+            if (!p || n.depth == 0)
+                return p;
+            p = bq_scan_space(p);
+        }
+        /* behind a value inside a container */
+        while (*p == (n.bits & 1 ? '}' : ']')) {
+            unnest(&n);
+            p++;
+            if (n.depth == 0)
+                return p;
+            if (p == s->end)
+                return bq_scan_fault(s, p, "the body ends inside a container");
+            p = bq_scan_space(p);
+        }
+        if (*p != ',')
+            return bq_scan_fault(s, p, "neither a comma nor the container's end after a value");
+        p = bq_scan_space(p + 1);
+        if ((n.bits & 1) && !(p = scan_key(s, p)))
+            return NULL;
+    }
+}
+
+/* ---- documents ------------------------------------------------------------------------------------------------- */
+
+size_t bq_scan_utf8(const void *text, size_t len)
+{
+    return bq_utf8_invalid(text, len);
+}
+
+static const uint8_t *bare_digits(const uint8_t *p, const uint8_t *end)
+{
+    while (p < end && bq_is_digit(*p))
+        p++;
+    return p;
+}
+
+/* A number that is the whole document: no sentinel stands behind it, so every step asks for the end. */
+static const uint8_t *scan_bare_number(bq_scan *s, const uint8_t *p)
+{
+    const uint8_t *end = s->end, *q;
+    p += *p == '-';
+    q = bare_digits(p, end);
+    if (q == p)
+        return bq_scan_fault(s, p, "a minus sign without a digit");
+    if (*p == '0' && q - p > 1)
+        return bq_scan_fault(s, p + 1, "a number with a leading zero");
+    p = q;
+    if (p < end && *p == '.') {
+        q = bare_digits(++p, end);
+        if (q == p)
+            return bq_scan_fault(s, p, "a decimal point without a digit");
+        p = q;
+    }
+    if (p < end && (*p | 0x20) == 'e') {
+        p++;
+        p += p < end && (*p == '+' || *p == '-');
+        q = bare_digits(p, end);
+        if (q == p)
+            return bq_scan_fault(s, p, "an exponent without a digit");
+        p = q;
+    }
+    return p;
+}
+
+/* A number or literal that is the whole document. */
+static const uint8_t *scan_bare(bq_scan *s, const uint8_t *p, bool finite)
+{
+    size_t len = (size_t)(s->end - p);
+    if (*p == '-' || bq_is_digit(*p)) {
+        const uint8_t *q = scan_bare_number(s, p);
+        if (finite && q && !bq_scan_finite(p, (size_t)(q - p)))
+            s->seen |= BQ_SCAN_NONFINITE;
+        return q;
+    }
+    static const char *const WORDS[] = {"null", "true", "false"};
+    for (size_t i = 0; i < sizeof WORDS / sizeof WORDS[0]; i++) {
+        size_t n = strlen(WORDS[i]);
+        if (len >= n && memcmp(p, WORDS[i], n) == 0)
+            return p + n;
+    }
+    static const char BOM[] = "\xEF\xBB\xBF";
+    if (len >= 3 && memcmp(p, BOM, 3) == 0)
+        return bq_scan_fault(s, p, "a byte order mark before the value");
+    return bq_scan_fault(s, p, "a byte that begins no value");
+}
+
+/* An object or array that is the whole document. When the last byte is no sentinel the document is wrong for sure;
+ * scanning up to the last byte that is one tells where. */
+static const uint8_t *scan_container(bq_scan *s, const uint8_t *p, bool finite)
+{
+    const uint8_t *end = s->end, *last = end;
+    while (last > p && last[-1] != '}' && last[-1] != ']')
+        last--;
+    if (last == p)
+        return bq_scan_fault(s, end, "the body ends inside a container");
+    s->end = last;
+    const uint8_t *q = bq_scan_value(s, p, 0, finite);
+    s->end = end;
+    if (!q && s->fault == last && last != end)
+        s->fault = end;
+    return q;
+}
+
+bool bq_scan_document(bq_scanned *out, const void *text, size_t len, bool finite)
+{
+    const uint8_t *base = text, *p = base, *end = base + len;
+    bq_scan s = {NULL, NULL, "", 0};
+    while (end > p && (bq_scan_class[end[-1]] & BQ_CLASS_SPACE))
+        end--;
+    while (p < end && (bq_scan_class[*p] & BQ_CLASS_SPACE))
+        p++;
+    s.end = end;
+    const uint8_t *q;
+    if (p == end) {
+        q = bq_scan_fault(&s, p, len ? "nothing but white space" : "empty");
+    } else if (*p == '{' || *p == '[') {
+        q = scan_container(&s, p, finite);
+    } else if (*p == '"') {
+        q = end[-1] == '"' ? bq_scan_value(&s, p, 0, finite) : bq_scan_fault(&s, end, "a string that does not end");
+    } else {
+        q = scan_bare(&s, p, finite);
+    }
+    if (q && q != end)
+        q = bq_scan_fault(&s, q, "trailing bytes after the value");
+    *out = (bq_scanned){q != NULL, false, s.seen, (size_t)(p - base), (size_t)(end - p), 0, s.reason};
+    if (!q)
+        out->fault = (size_t)(s.fault - base);
+    if (!q || (s.seen & BQ_SCAN_HIGH)) {
+        size_t bad = bq_scan_utf8(base, len);
+        if (bad != len) {
+            out->ok = false;
+            out->bad_utf8 = true;
+            out->fault = bad;
+            out->reason = "not valid UTF-8";
+        }
+    }
+    return out->ok;
+}
+
+/* ---- tokens that were already judged --------------------------------------------------------------------------- */
+
+/* One code point in UTF-8; returns its length. */
+static size_t put_utf8(uint32_t cp, char *out)
+{
+    if (cp < 0x80) {
+        out[0] = (char)cp;
+        return 1;
+    }
+    if (cp < 0x800) {
+        out[0] = (char)(0xC0 | cp >> 6);
+        out[1] = (char)(0x80 | (cp & 0x3F));
+        return 2;
+    }
+    if (cp < 0x10000) {
+        out[0] = (char)(0xE0 | cp >> 12);
+        out[1] = (char)(0x80 | (cp >> 6 & 0x3F));
+        out[2] = (char)(0x80 | (cp & 0x3F));
+        return 3;
+    }
+    out[0] = (char)(0xF0 | cp >> 18);
+    out[1] = (char)(0x80 | (cp >> 12 & 0x3F));
+    out[2] = (char)(0x80 | (cp >> 6 & 0x3F));
+    out[3] = (char)(0x80 | (cp & 0x3F));
+    return 4;
+}
+
+/* The escape at p (a backslash) of a valid string that ends at `end`: its code point, and how many bytes it takes.
+ * An unpaired surrogate gives U+FFFD and sets `lone`. */
+static uint32_t read_escape(const uint8_t *p, const uint8_t *end, size_t *used, bool *lone)
+{
+    *used = 2;
+    switch (p[1]) {
+    case 'b': return '\b';
+    case 'f': return '\f';
+    case 'n': return '\n';
+    case 'r': return '\r';
+    case 't': return '\t';
+    case 'u': break;
+    default: return p[1];
+    }
+    *used = 6;
+    uint32_t unit = (uint32_t)hex4(p + 2);
+    if ((unit & 0xF800) != 0xD800)
+        return unit;
+    if (unit < 0xDC00 && end - p >= 12 && p[6] == '\\' && p[7] == 'u') {
+        uint32_t low = (uint32_t)hex4(p + 8);
+        if ((low & 0xFC00) == 0xDC00) {
+            *used = 12;
+            return 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
+        }
+    }
+    *lone = true;
+    return 0xFFFD;
+}
+
+size_t bq_scan_unescape(const uint8_t *p, size_t len, char *out, bool *lone)
+{
+    const uint8_t *end = p + len;
+    size_t n = 0;
+    bool unpaired = false;
+    while (p < end) {
+        const uint8_t *stop = memchr(p, '\\', (size_t)(end - p));
+        size_t plain = (size_t)((stop ? stop : end) - p);
+        memcpy(out + n, p, plain);
+        n += plain;
+        p += plain;
+        while (p < end && *p == '\\') {
+            size_t used;
+            n += put_utf8(read_escape(p, end, &used, &unpaired), out + n);
+            p += used;
+        }
+    }
+    if (unpaired && lone)
+        *lone = true;
+    return n;
+}
+
+bool bq_scan_is(const uint8_t *p, size_t len, bq_str name)
+{
+    const uint8_t *end = p + len;
+    size_t n = 0;
+    while (p < end) {
+        char unit[4];
+        size_t used = 1, units = 1;
+        unit[0] = (char)*p;
+        if (*p == '\\') {
+            bool lone = false;
+            units = put_utf8(read_escape(p, end, &used, &lone), unit);
+            if (lone)
+                return false; /* no name of ours, and equal to no text */
+        }
+        if (units > name.len - n || memcmp(unit, name.ptr + n, units) != 0)
+            return false;
+        n += units;
+        p += used;
+    }
+    return n == name.len;
+}
+
+void bq_members_start(bq_members *it, const void *body, size_t len, size_t object)
+{
+    it->base = body;
+    it->s = (bq_scan){it->base + len, NULL, "", 0};
+    it->p = bq_scan_space(it->base + object + 1);
+}
+
+bool bq_members_next(bq_members *it, bq_member *out)
+{
+    const uint8_t *p = it->p;
+    if (*p == '}')
+        return false;
+    if (*p == ',')
+        p = bq_scan_space(p + 1);
+    bool escaped = false;
+    const uint8_t *quote = bq_scan_string(&it->s, p + 1, &escaped);
+    const uint8_t *value = bq_scan_space(bq_scan_space(quote + 1) + 1);
+    const uint8_t *after = bq_scan_value(&it->s, value, 0, false);
+    out->off = (size_t)(p - it->base);
+    out->key = out->off + 1;
+    out->key_len = (size_t)(quote - (p + 1));
+    out->value = (size_t)(value - it->base);
+    out->value_len = (size_t)(after - value);
+    it->p = bq_scan_space(after);
+    return true;
+}
+
+size_t bq_members_end(const bq_members *it)
+{
+    return (size_t)(it->p - it->base);
+}

@@ -1,0 +1,89 @@
+/*
+ * json/write.c - strings and integers as JSON (contract 1), and one value without the white space between its tokens.
+ *
+ * Thread rule: pure functions over the caller's buffer.
+ */
+#include <babelqueue/json.h>
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "json/scan.h"
+
+/* Appends the escape of one control character, quote or backslash. */
+static void put_escape(bq_buf *out, uint8_t c)
+{
+    static const char HEX[] = "0123456789abcdef";
+    char text[6] = {'\\', 'u', '0', '0', HEX[c >> 4], HEX[c & 15]};
+    size_t len = 2;
+    switch (c) {
+    case '"':
+    case '\\': text[1] = (char)c; break;
+    case '\b': text[1] = 'b'; break;
+    case '\f': text[1] = 'f'; break;
+    case '\n': text[1] = 'n'; break;
+    case '\r': text[1] = 'r'; break;
+    case '\t': text[1] = 't'; break;
+    default: len = 6; break;
+    }
+    bq_buf_add(out, text, len);
+}
+
+/* Appends valid UTF-8, escaped. */
+static void put_text(bq_buf *out, const uint8_t *p, size_t len)
+{
+    const uint8_t *end = p + len;
+    while (p < end) {
+        const uint8_t *q = p;
+        while (q < end && !(bq_scan_class[*q] & BQ_CLASS_STOP))
+            q++;
+        bq_buf_add(out, p, (size_t)(q - p));
+        if (q < end)
+            put_escape(out, *q++);
+        p = q;
+    }
+}
+
+/* The end of an append: all of it or nothing. A buffer that had failed before is left alone. */
+static bq_status finish(bq_buf *out, size_t before)
+{
+    bq_status status = bq_buf_reserve(out, 0); /* says why when an append failed */
+    if (status != BQ_OK)
+        bq_buf_truncate(out, before);
+    return status;
+}
+
+bq_status bq_json_add_string(bq_buf *out, bq_str text)
+{
+    size_t before = out->len;
+    const uint8_t *p = (const uint8_t *)text.ptr;
+    size_t left = text.len;
+    bq_buf_add_byte(out, '"');
+    while (left > 0) {
+        size_t valid = bq_scan_utf8(p, left);
+        put_text(out, p, valid);
+        p += valid;
+        left -= valid;
+        if (left > 0) {
+            bq_buf_add_lit(out, "\xEF\xBF\xBD");
+            p++;
+            left--;
+        }
+    }
+    bq_buf_add_byte(out, '"');
+    return finish(out, before);
+}
+
+bq_status bq_json_add_int(bq_buf *out, int64_t value)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    do {
+        digits[--at] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    if (value < 0)
+        digits[--at] = '-';
+    return bq_buf_add(out, digits + at, sizeof digits - at);
+}
