@@ -114,6 +114,12 @@ typedef enum bq_delay_rule {
     BQ_DELAY_SQS     /* whole seconds up to 900, none on FIFO */
 } bq_delay_rule;
 
+/* What copies do on one broker only. */
+enum {
+    BQ_COPIES_REROUTE = 1 << 0,   /* a redrive takes the routing property from the body (Kafka, section 6) */
+    BQ_COPIES_DROP_NULL = 1 << 1, /* a gated copy drops null-valued headers (Kafka, 7.8) */
+};
+
 /* How a projected property is typed. */
 typedef enum bq_projected_as {
     BQ_AS_STRING,
@@ -165,6 +171,7 @@ typedef struct bq_binding {
     bool carries_headers;
     bq_delay_rule delay;
     unsigned record_flags; /* BQ_RECORD_* for bq_record_poison */
+    unsigned copy_flags;   /* BQ_COPIES_* */
 } bq_binding;
 
 /* "memory sqlite redis laravel bullmq rabbitmq sqs sb pulsar kafka artemis"; NULL when there is none of that name. */
@@ -201,6 +208,11 @@ BQ_API bool bq_is_poison(const bq_binding *binding, const bq_envelope *env);
 BQ_API bq_status bq_route_of(const bq_binding *binding, const bq_envelope *env, const bq_prop *props, size_t count,
                              bq_buf *scratch, bq_str *route);
 
+/* dead_letter.original_queue (section 4): of an envelope meta.queue when non-empty, else `queue`, the consumed one; of
+ * a poison body always `queue`; on Kafka the `bq-original-topic` header, else the topic. A view, or in `scratch`. */
+BQ_API bq_status bq_original_queue(const bq_binding *binding, bool poison, const bq_envelope *env, const bq_prop *props,
+                                   size_t count, bq_str queue, bq_buf *scratch, bq_str *out);
+
 /* The default name of a queue's dead-letter queue, appended to `out` (SQS: before a `.fifo`). */
 BQ_API bq_status bq_dead_letter_queue(const bq_binding *binding, bq_str queue, bq_buf *out);
 
@@ -215,8 +227,9 @@ typedef enum bq_copy {
     BQ_COPY_RELEASE, /* keep every property: given back unchanged */
 } bq_copy;
 
-/* Fills `out` (at most `max`, which must be >= count + BQ_PROJECTED_MAX) with the properties of the copy of a
- * delivery that came with `props`. `env` is the decoded *new* body's source. */
+/* Fills `out` (`max` must be >= count + BQ_PROJECTED_MAX, else BQ_INVALID) with the properties of the copy of a delivery
+ * that came with `props`: views of the same life, or in `scratch`. `env` is the body that was received; `attempts` the
+ * count of the copy. `bq-replay-bypass` does not survive a redrive; whoever redrives adds it when asked to. */
 BQ_API bq_status bq_copy_props(const bq_binding *binding, bq_copy kind, const bq_envelope *env, int64_t attempts,
                                const bq_prop *props, size_t count, bq_prop *out, size_t max, size_t *out_count,
                                bq_buf *scratch, bq_error *err) BQ_MUST_CHECK;

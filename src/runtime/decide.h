@@ -90,11 +90,11 @@ typedef struct bq_decision {
     bool delay_cut;     /* the delay asked for was longer than the binding's limit: warn */
     bool delay_ignored; /* a delay was asked for where the retry topic decides: warn once (Kafka) */
     int tier;           /* RETRY, RELEASE on Kafka: the retry topic, from 1; 0: none, RELEASE seeks back */
-    bq_copy copy;       /* RETRY, DEAD_LETTER, RELEASE: what travels with the copy. For RETRY, POISON means: the bytes
-                            unchanged (Pulsar, 7.6). For DEAD_LETTER, GATED means the raw bytes alone, POISON the record
-                            of a poison body, RECORD that of an envelope */
-    bq_reason reason;   /* DEAD_LETTER with a record */
-    bool reject_after;  /* DEAD_LETTER: then reject natively instead of acknowledging, also when the write failed
+    bq_copy copy;       /* RETRY, DEAD_LETTER, RELEASE: what travels with the copy. For DEAD_LETTER, GATED means the
+                                  raw bytes alone, POISON the record of a poison body, RECORD that of an envelope */
+    bool bytes_unchanged;      /* RETRY: the body is not rewritten, `attempts` goes into the property (Pulsar, 7.6) */
+    bq_reason reason;          /* DEAD_LETTER with a record */
+    bool reject_after;         /* DEAD_LETTER: then reject natively instead of acknowledging, also when the write failed
                             (BullMQ, 7.3) */
     const char *reject_reason; /* REJECT, and DEAD_LETTER with reject_after: static text */
     bool reported;             /* call on_error after settling, with `trouble` */
