@@ -27,7 +27,7 @@ typedef enum bq_option_type {
     BQ_OPT_BOOL,     /* yes | no */
     BQ_OPT_INT,      /* int64 between min and max */
     BQ_OPT_DURATION, /* stored as int64 milliseconds; "250ms", "5s", "2m", "1h", a bare number is seconds; "off"
-                        where min is -1, stored as -1 */
+                        and 0 where min is -1, stored as -1 */
     BQ_OPT_SIZE,     /* stored as int64 bytes; suffix k or m */
     BQ_OPT_CHOICE    /* one of `choices` ("list|laravel"), stored as an int index */
 } bq_option_type;
@@ -80,8 +80,10 @@ typedef struct bq_url {
 
 /* ---- deliveries ------------------------------------------------------------------------------------------------- */
 
-/* A message as it arrived. Allocated and owned by the driver, from `take` until its settling operation has been
- * reaped or `forget` was called. All of it stays unchanged meanwhile. */
+/* A message as it arrived. Allocated and owned by the driver, from `take` until its settling operation (ACK, RELEASE,
+ * RETRY, DEAD_LETTER, REJECT, NATIVE_RETRY, LEAVE) was reaped with OK or LOST, or until `forget`. All of it stays
+ * unchanged meanwhile. After any other status it is still held: settle it in another way, or forget it. At most one
+ * settling operation of a delivery may be under way. */
 typedef struct bq_incoming {
     size_t queue; /* index into bq_transport_config.queues */
     bq_str body;  /* ptr NULL: the broker's null value (Kafka) */
@@ -236,7 +238,7 @@ typedef struct bq_transport_ops {
     const char *name;                                  /* "sqlite" */
     const char *const *schemes;                        /* NULL-terminated */
     const char *summary;                               /* one line for `bq help urls` */
-    const char *url_syntax;                            /* "sqlite:PATH" */
+    const char *url_syntax;                            /* "sqlite:PATH"; without "://" it takes no hosts */
     const bq_option *table;                            /* URL options, ends with a NULL name */
     size_t options_size;                               /* of the driver's options struct */
     size_t state_size;                                 /* allocated zeroed by the runtime */
