@@ -270,6 +270,8 @@ typedef struct bq_transport_ops {
      * nothing delayed either. NULL or BQ_CAP_IDLE absent: the runtime asks admin stats. */
     bool (*idle)(void *t, bool all);
     const bq_admin_ops *admin; /* NULL: none */
+    /* The client library and its version as it runs, "SQLite 3.40.1", for `bq version`. NULL: none. */
+    const char *(*library)(void);
 } bq_transport_ops;
 
 /* Adds a driver of the program's own. Before any connection is opened. INVALID names the missing entry. */
