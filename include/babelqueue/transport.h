@@ -116,12 +116,13 @@ typedef struct bq_outgoing {
     bq_str group;         /* FIFO group */
     bq_str dedup_id;      /* absent: none */
     const void *extra;    /* driver-specific publish options (BullMQ's job options); NULL: none */
+    int tier;             /* the retry topic of `queue` to park on, from 1 (Kafka); 0: none */
 } bq_outgoing;
 
 /* ---- operations ------------------------------------------------------------------------------------------------- */
 
 typedef enum bq_op_kind {
-    BQ_OP_PUBLISH,      /* `out` */
+    BQ_OP_PUBLISH,      /* `out`; `in`, when not NULL, is the delivery that it replaces, which stays held */
     BQ_OP_ACK,          /* `in` is done */
     BQ_OP_RELEASE,      /* give `in` back unchanged, after out.delay_ms, attempts not advanced where the broker can */
     BQ_OP_RETRY,        /* replace `in` by `out` on the same queue, after out.delay_ms, in one guarded step */
@@ -272,6 +273,8 @@ typedef struct bq_transport_ops {
     const bq_admin_ops *admin; /* NULL: none */
     /* The client library and its version as it runs, "SQLite 3.40.1", for `bq version`. NULL: none. */
     const char *(*library)(void);
+    /* How many retry topics the options name (Kafka). NULL: none. */
+    int (*tiers)(const void *options);
 } bq_transport_ops;
 
 /* Adds a driver of the program's own. Before any connection is opened. INVALID names the missing entry. */
