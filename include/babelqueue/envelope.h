@@ -128,7 +128,7 @@ typedef struct bq_envelope_spec {
     bq_str urn;         /* trimmed; blank is an error */
     bq_str trace_id;    /* trimmed; absent or blank: a fresh UUIDv4 */
     bq_str data;        /* one JSON object; its tokens are kept byte for byte, white space between them is dropped */
-    bq_str queue;       /* meta.queue */
+    bq_str queue;       /* meta.queue; empty: "default" */
     bq_str lang;        /* meta.lang; absent: "c" */
     bq_str id;          /* meta.id; absent: a fresh UUIDv4 */
     int64_t created_at; /* meta.created_at, epoch ms; 0: now */
@@ -179,8 +179,10 @@ typedef struct bq_dead_letter {
     bq_str lang; /* absent: "c" */
 } bq_dead_letter;
 
-/* All of these append to `out`, which is as it was on failure. `dropped`, when not NULL, receives BQ_DROPPED_*.
- * They need a body that is a JSON object with an identity (else BQ_DATA), except bq_record_poison. */
+/* All of these append to `out`, which is as it was on failure and must not hold the body itself. `dropped`, when not
+ * NULL, receives BQ_DROPPED_*. They need a body that is an object whose members have the right types (else BQ_DATA),
+ * except bq_record_poison; an identity is not needed, since Kafka routes by a header. Of a bare `null` (contract 7.8)
+ * the retried body is the same bytes, and the record is {"raw":"null","dead_letter":{...}}. */
 
 /* Retry: `attempts` set, every occurrence; nothing else changes but what section 1 says of `urn` and forbidden
  * members. */
