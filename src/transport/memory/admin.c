@@ -29,9 +29,9 @@ static bq_status mem_stats(void *state, bq_str name, int64_t timeout_ms, bq_queu
         goto out;
     }
     pthread_mutex_lock(&store->mutex);
-    mem_queue *queue = mem_queue_find(store, name), *dlq = mem_queue_find(store, bq_buf_str(&dead));
+    mem_queue *queue = bq_mem_queue_find(store, name), *dlq = bq_mem_queue_find(store, bq_buf_str(&dead));
     if (queue) {
-        mem_sweep(store, queue, now);
+        bq_mem_sweep(store, queue, now);
         size_t due = 0;
         for (size_t i = 0; i < queue->timed_count; i++)
             due += queue->timed[i]->due_ms <= now;
@@ -103,9 +103,9 @@ static bq_status mem_peek(void *state, bq_str name, uint64_t after, size_t max, 
     mem_node **nodes = NULL;
     size_t count = 0;
     pthread_mutex_lock(&store->mutex);
-    mem_queue *queue = mem_queue_find(store, name);
+    mem_queue *queue = bq_mem_queue_find(store, name);
     if (queue) {
-        mem_sweep(store, queue, bq_memory_now(state));
+        bq_mem_sweep(store, queue, bq_memory_now(state));
         nodes = bq_malloc((queue->ready.count + queue->timed_count) * sizeof(*nodes));
         if (!nodes) {
             pthread_mutex_unlock(&store->mutex);
@@ -131,7 +131,7 @@ static bq_status mem_peek(void *state, bq_str name, uint64_t after, size_t max, 
                           .timestamp_ms = node->timestamp_ms,
                           .position = (int64_t)node->id};
         more = more && fn(&in, arg);
-        mem_node_unref(nodes[i]);
+        bq_mem_node_unref(nodes[i]);
     }
     bq_free(nodes);
     return BQ_OK;
@@ -139,8 +139,8 @@ static bq_status mem_peek(void *state, bq_str name, uint64_t after, size_t max, 
 
 static void drop(mem_node *node)
 {
-    mem_unlink(node);
-    mem_node_unref(node);
+    bq_mem_unlink(node);
+    bq_mem_node_unref(node);
 }
 
 /* All of it, what is in a consumer's hands too: its settlement will find it LOST. */
@@ -151,7 +151,7 @@ static bq_status mem_purge(void *state, bq_str name, int64_t timeout_ms, int64_t
     mem_store *store = bq_memory_store(state);
     *count = 0;
     pthread_mutex_lock(&store->mutex);
-    mem_queue *queue = mem_queue_find(store, name);
+    mem_queue *queue = bq_mem_queue_find(store, name);
     if (queue) {
         *count = count_all(queue);
         while (queue->ready.head)

@@ -85,7 +85,7 @@ static mem_delivery *delivery_of(bq_incoming *in)
 
 static void delivery_free(mem_delivery *d)
 {
-    mem_node_unref(d->node);
+    bq_mem_node_unref(d->node);
     bq_free(d);
 }
 
@@ -108,7 +108,7 @@ static void delivery_let_go(mem_transport *t, mem_delivery *d)
         delivery_free(d);
         return;
     }
-    mem_node_unref(d->node);
+    bq_mem_node_unref(d->node);
     d->node = NULL;
     d->next = t->spare;
     t->spare = d;
@@ -184,7 +184,7 @@ static bq_status subscribe(mem_transport *t, bq_error *err)
         return bq_fail_nomem(err);
     pthread_mutex_lock(&t->store->mutex);
     for (size_t i = 0; i < config->queue_count; i++) {
-        t->waiter.queues[i] = mem_queue_get(t->store, config->queues[i]);
+        t->waiter.queues[i] = bq_mem_queue_get(t->store, config->queues[i]);
         if (!t->waiter.queues[i]) {
             pthread_mutex_unlock(&t->store->mutex);
             return bq_fail_nomem(err);
@@ -210,7 +210,7 @@ static bq_status mem_open(void *state, const bq_transport_config *config, bq_err
     for (size_t i = 0; i < config->queue_count; i++)
         if (config->queues[i].len == 0)
             return bq_fail(err, BQ_INVALID, "a queue needs a name");
-    t->store = mem_store_open(bq_str_of(config->url->path));
+    t->store = bq_mem_store_open(bq_str_of(config->url->path));
     if (!t->store)
         return bq_fail_nomem(err);
     bq_status status = open_wake(t, err);
@@ -246,7 +246,7 @@ static void mem_close(void *state, int64_t timeout_ms)
         if (t->wake_fds[i] >= 0 && (i == 0 || t->wake_fds[1] != t->wake_fds[0]))
             close(t->wake_fds[i]);
     if (t->store)
-        mem_store_close(t->store);
+        bq_mem_store_close(t->store);
     t->store = NULL;
 }
 
@@ -255,7 +255,7 @@ static void mem_close(void *state, int64_t timeout_ms)
 static mem_queue *queue_named(mem_transport *t, bq_str name)
 {
     if (!t->last_queue || !bq_str_equal(t->last_queue->name, name)) {
-        mem_queue *queue = mem_queue_get(t->store, name);
+        mem_queue *queue = bq_mem_queue_get(t->store, name);
         if (!queue)
             return NULL;
         t->last_queue = queue;
@@ -273,25 +273,25 @@ static void put(mem_transport *t, mem_queue *queue, mem_node *node, int64_t dela
 {
     int64_t now = now_of(t);
     if (delay_ms > 0) {
-        mem_put_timed(t->store, queue, node, bq_deadline(now, delay_ms));
+        bq_mem_put_timed(t->store, queue, node, bq_deadline(now, delay_ms));
         if (queue->timed[0] != node)
             return; /* whoever sleeps already wakes earlier */
     } else {
-        mem_put_ready(t->store, queue, node, now);
+        bq_mem_put_ready(t->store, queue, node, now);
     }
-    mem_wake(t->store, queue);
+    bq_mem_wake(t->store, queue);
 }
 
 static bq_status publish(mem_transport *t, mem_queue *queue, const bq_outgoing *out, mem_node *replaced)
 {
-    if (!queue || (out->delay_ms > 0 && !mem_queue_room(queue)))
+    if (!queue || (out->delay_ms > 0 && !bq_mem_queue_room(queue)))
         return BQ_NOMEM;
-    mem_node *node = mem_node_new(out);
+    mem_node *node = bq_mem_node_new(out);
     if (!node)
         return BQ_NOMEM;
     if (replaced) {
-        mem_unlink(replaced);
-        mem_node_unref(replaced);
+        bq_mem_unlink(replaced);
+        bq_mem_node_unref(replaced);
     }
     put(t, queue, node, out->delay_ms);
     return BQ_OK;
@@ -302,8 +302,8 @@ static bq_status extend(mem_transport *t, mem_delivery *d)
     const mem_options *options = t->config->options;
     int64_t until = bq_deadline(now_of(t), options->retry_after_ms);
     mem_node *node = d->node;
-    mem_unlink(node);
-    mem_put_leased(node->queue, node, until);
+    bq_mem_unlink(node);
+    bq_mem_put_leased(node->queue, node, until);
     node->lease = d->lease;
     d->in.lease_until_ms = until == BQ_NEVER ? 0 : until;
     return BQ_OK;
@@ -314,11 +314,11 @@ static bq_status settle(mem_transport *t, bq_op *op, mem_delivery *d)
     mem_node *node = d->node;
     switch (op->kind) {
     case BQ_OP_ACK:
-        mem_unlink(node);
-        mem_node_unref(node);
+        bq_mem_unlink(node);
+        bq_mem_node_unref(node);
         return BQ_OK;
     case BQ_OP_RELEASE:
-        mem_unlink(node);
+        bq_mem_unlink(node);
         put(t, node->queue, node, op->out.delay_ms);
         return BQ_OK;
     case BQ_OP_RETRY: return publish(t, node->queue, &op->out, node);
@@ -425,7 +425,7 @@ static size_t mem_prepare(void *state, struct pollfd *fds, size_t max, int64_t *
     if (due != now && hungry(t) && !t->offered) {
         pthread_mutex_lock(&t->store->mutex);
         for (size_t i = 0; i < t->waiter.queue_count; i++) {
-            int64_t next = mem_next_due(t->waiter.queues[i]);
+            int64_t next = bq_mem_next_due(t->waiter.queues[i]);
             if (next < due)
                 due = next;
         }
@@ -469,14 +469,14 @@ static bool take_one(mem_transport *t, int64_t now, int64_t until, bq_incoming *
         size_t index = t->next_queue;
         t->next_queue = index + 1 < t->waiter.queue_count ? index + 1 : 0;
         mem_queue *queue = t->waiter.queues[index];
-        mem_node *node = mem_first(queue, now);
+        mem_node *node = bq_mem_first(queue, now);
         if (!node)
             continue;
-        mem_delivery *d = mem_queue_room(queue) ? delivery_new(t) : NULL;
+        mem_delivery *d = bq_mem_queue_room(queue) ? delivery_new(t) : NULL;
         if (!d)
             return false; /* out of memory: it stays where it is */
-        mem_unlink(node);
-        mem_put_leased(queue, node, until);
+        bq_mem_unlink(node);
+        bq_mem_put_leased(queue, node, until);
         node->lease = ++t->store->last_lease;
         atomic_fetch_add_explicit(&node->refs, 1, memory_order_relaxed);
         delivery_fill(t, d, index, node, until);
@@ -500,7 +500,7 @@ static size_t mem_take(void *state, bq_incoming **out, size_t max)
     int64_t now = now_of(t), until = bq_deadline(now, options->retry_after_ms);
     pthread_mutex_lock(&t->store->mutex);
     for (size_t i = 0; i < t->waiter.queue_count; i++)
-        mem_sweep(t->store, t->waiter.queues[i], now);
+        bq_mem_sweep(t->store, t->waiter.queues[i], now);
     while (count < max && take_one(t, now, until, &out[count]))
         count++;
     pthread_mutex_unlock(&t->store->mutex);
@@ -529,8 +529,8 @@ static bool mem_idle(void *state, bool all)
     pthread_mutex_lock(&t->store->mutex);
     for (size_t i = 0; i < t->waiter.queue_count && idle; i++) {
         mem_queue *queue = t->waiter.queues[i];
-        mem_sweep(t->store, queue, now);
-        idle = !mem_first(queue, now) && (!all || queue->timed_count == 0);
+        bq_mem_sweep(t->store, queue, now);
+        idle = !bq_mem_first(queue, now) && (!all || queue->timed_count == 0);
     }
     pthread_mutex_unlock(&t->store->mutex);
     return idle;

@@ -32,7 +32,7 @@ static bq_str copy_to(char **at, bq_str s)
     return copy;
 }
 
-mem_node *mem_node_new(const bq_outgoing *out)
+mem_node *bq_mem_node_new(const bq_outgoing *out)
 {
     size_t props = round_up(sizeof(mem_node)), size;
     if (__builtin_mul_overflow(out->prop_count, sizeof(bq_prop), &size))
@@ -65,7 +65,7 @@ mem_node *mem_node_new(const bq_outgoing *out)
     return node;
 }
 
-void mem_node_unref(mem_node *node)
+void bq_mem_node_unref(mem_node *node)
 {
     if (node && atomic_fetch_sub_explicit(&node->refs, 1, memory_order_acq_rel) == 1)
         bq_free(node);
@@ -152,7 +152,7 @@ static void heap_remove(mem_queue *queue, mem_node *node)
 
 /* ---- where a message stands -------------------------------------------------------------------------------------- */
 
-bool mem_queue_room(mem_queue *queue)
+bool bq_mem_queue_room(mem_queue *queue)
 {
     /* Every leased message may come back at a time of its own. */
     size_t need = queue->timed_count + queue->leased.count + queue->endless.count + 1;
@@ -178,7 +178,7 @@ static void place(mem_store *store, mem_queue *queue, mem_node *node, mem_place 
     node->lease = 0;
 }
 
-void mem_put_ready(mem_store *store, mem_queue *queue, mem_node *node, int64_t now_ms)
+void bq_mem_put_ready(mem_store *store, mem_queue *queue, mem_node *node, int64_t now_ms)
 {
     place(store, queue, node, MEM_READY);
     /* Two threads may have read the clock in the other order than they come here. */
@@ -186,14 +186,14 @@ void mem_put_ready(mem_store *store, mem_queue *queue, mem_node *node, int64_t n
     list_insert_after(&queue->ready, queue->ready.tail, node);
 }
 
-void mem_put_timed(mem_store *store, mem_queue *queue, mem_node *node, int64_t due_ms)
+void bq_mem_put_timed(mem_store *store, mem_queue *queue, mem_node *node, int64_t due_ms)
 {
     place(store, queue, node, MEM_TIMED);
     node->due_ms = due_ms;
     heap_up(queue, queue->timed_count++, node);
 }
 
-void mem_put_leased(mem_queue *queue, mem_node *node, int64_t until_ms)
+void bq_mem_put_leased(mem_queue *queue, mem_node *node, int64_t until_ms)
 {
     node->place = MEM_LEASED;
     node->due_ms = until_ms;
@@ -205,7 +205,7 @@ void mem_put_leased(mem_queue *queue, mem_node *node, int64_t until_ms)
     list_insert_after(list, before, node);
 }
 
-void mem_unlink(mem_node *node)
+void bq_mem_unlink(mem_node *node)
 {
     mem_queue *queue = node->queue;
     switch (node->place) {
@@ -218,7 +218,7 @@ void mem_unlink(mem_node *node)
     node->lease = 0;
 }
 
-mem_node *mem_first(const mem_queue *queue, int64_t now_ms)
+mem_node *bq_mem_first(const mem_queue *queue, int64_t now_ms)
 {
     mem_node *ready = queue->ready.head;
     if (queue->timed_count == 0 || queue->timed[0]->due_ms > now_ms)
@@ -226,19 +226,19 @@ mem_node *mem_first(const mem_queue *queue, int64_t now_ms)
     return ready && earlier(ready, queue->timed[0]) ? ready : queue->timed[0];
 }
 
-void mem_sweep(mem_store *store, mem_queue *queue, int64_t now_ms)
+void bq_mem_sweep(mem_store *store, mem_queue *queue, int64_t now_ms)
 {
     while (queue->leased.head && queue->leased.head->due_ms <= now_ms) {
         mem_node *node = queue->leased.head;
         int64_t until = node->due_ms;
-        mem_unlink(node);
+        bq_mem_unlink(node);
         if (node->lapses < UINT32_MAX)
             node->lapses++;
-        mem_put_timed(store, queue, node, until);
+        bq_mem_put_timed(store, queue, node, until);
     }
 }
 
-int64_t mem_next_due(const mem_queue *queue)
+int64_t bq_mem_next_due(const mem_queue *queue)
 {
     int64_t due = queue->ready.head ? queue->ready.head->due_ms : BQ_NEVER;
     if (queue->timed_count > 0 && queue->timed[0]->due_ms < due)
@@ -248,7 +248,7 @@ int64_t mem_next_due(const mem_queue *queue)
     return due;
 }
 
-void mem_wake(mem_store *store, const mem_queue *queue)
+void bq_mem_wake(mem_store *store, const mem_queue *queue)
 {
     static const uint64_t one = 1;
     for (mem_waiter *w = store->waiters; w; w = w->next) {
@@ -276,7 +276,7 @@ static size_t hash_of(bq_str name)
     return (size_t)(h ^ (h >> 32));
 }
 
-mem_queue *mem_queue_find(mem_store *store, bq_str name)
+mem_queue *bq_mem_queue_find(mem_store *store, bq_str name)
 {
     if (store->bucket_count == 0)
         return NULL;
@@ -307,9 +307,9 @@ static bool grow_buckets(mem_store *store)
     return true;
 }
 
-mem_queue *mem_queue_get(mem_store *store, bq_str name)
+mem_queue *bq_mem_queue_get(mem_store *store, bq_str name)
 {
-    mem_queue *queue = mem_queue_find(store, name);
+    mem_queue *queue = bq_mem_queue_find(store, name);
     if (queue)
         return queue;
     if (store->queue_count == store->bucket_count && !grow_buckets(store))
@@ -355,7 +355,7 @@ static void store_free(mem_store *store)
     bq_free(store);
 }
 
-mem_store *mem_store_open(bq_str name)
+mem_store *bq_mem_store_open(bq_str name)
 {
     pthread_mutex_lock(&stores_mutex);
     mem_store *store = stores;
@@ -378,7 +378,7 @@ mem_store *mem_store_open(bq_str name)
     return store;
 }
 
-void mem_store_close(mem_store *store)
+void bq_mem_store_close(mem_store *store)
 {
     pthread_mutex_lock(&stores_mutex);
     if (--store->opens == 0 && store_empty(store)) {

@@ -8,7 +8,7 @@
  *
  * Room for a leased message's return is reserved when it is taken, so giving back and lapsing never allocate.
  *
- * Threads: everything here is called with the store's mutex held, except mem_store_open/close and mem_node_unref.
+ * Threads: everything here is called with the store's mutex held, except bq_mem_store_open/close and bq_mem_node_unref.
  */
 #ifndef BQ_MEMORY_STORE_H
 #define BQ_MEMORY_STORE_H
@@ -76,35 +76,35 @@ struct mem_store {
 
 /* The store of that name, made when there is none. A store lives as long as it is open or holds messages: they
  * outlive a connection, not the process. NULL: out of memory. */
-mem_store *mem_store_open(bq_str name);
-void mem_store_close(mem_store *store);
+mem_store *bq_mem_store_open(bq_str name);
+void bq_mem_store_close(mem_store *store);
 
-mem_queue *mem_queue_find(mem_store *store, bq_str name);
+mem_queue *bq_mem_queue_find(mem_store *store, bq_str name);
 /* Makes it when there is none; NULL: out of memory. */
-mem_queue *mem_queue_get(mem_store *store, bq_str name);
+mem_queue *bq_mem_queue_get(mem_store *store, bq_str name);
 
 /* Copies a message; it stands nowhere yet and carries one reference, the caller's. NULL: out of memory. */
-mem_node *mem_node_new(const bq_outgoing *out);
-void mem_node_unref(mem_node *node); /* any thread */
+mem_node *bq_mem_node_new(const bq_outgoing *out);
+void bq_mem_node_unref(mem_node *node); /* any thread */
 
 /* Makes sure that one more message may be put into `timed`. */
-bool mem_queue_room(mem_queue *queue);
+bool bq_mem_queue_room(mem_queue *queue);
 /* Available from now on, behind everything that already is. Takes the node's id as it is; 0 gets the next one. */
-void mem_put_ready(mem_store *store, mem_queue *queue, mem_node *node, int64_t now_ms);
-/* Available from due_ms on. mem_queue_room must have said yes, or the node comes from this queue's leases. */
-void mem_put_timed(mem_store *store, mem_queue *queue, mem_node *node, int64_t due_ms);
-void mem_put_leased(mem_queue *queue, mem_node *node, int64_t until_ms);
+void bq_mem_put_ready(mem_store *store, mem_queue *queue, mem_node *node, int64_t now_ms);
+/* Available from due_ms on. bq_mem_queue_room must have said yes, or the node comes from this queue's leases. */
+void bq_mem_put_timed(mem_store *store, mem_queue *queue, mem_node *node, int64_t due_ms);
+void bq_mem_put_leased(mem_queue *queue, mem_node *node, int64_t until_ms);
 /* Out of whatever it stands in; the reference of standing there goes to the caller. */
-void mem_unlink(mem_node *node);
+void bq_mem_unlink(mem_node *node);
 
 /* The message that comes next, or NULL. */
-mem_node *mem_first(const mem_queue *queue, int64_t now_ms);
+mem_node *bq_mem_first(const mem_queue *queue, int64_t now_ms);
 /* Returns lapsed leases to where they can be taken. */
-void mem_sweep(mem_store *store, mem_queue *queue, int64_t now_ms);
+void bq_mem_sweep(mem_store *store, mem_queue *queue, int64_t now_ms);
 /* When something next becomes available by itself: BQ_NEVER when nothing will. */
-int64_t mem_next_due(const mem_queue *queue);
+int64_t bq_mem_next_due(const mem_queue *queue);
 
 /* Wakes the consumers of that queue that sleep. */
-void mem_wake(mem_store *store, const mem_queue *queue);
+void bq_mem_wake(mem_store *store, const mem_queue *queue);
 
 #endif
