@@ -1,0 +1,1 @@
+"""What the pytest suites share: finding the build, running bq, waiting for conditions, generating bodies."""
