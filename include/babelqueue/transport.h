@@ -172,24 +172,34 @@ enum {
     BQ_CAP_PEEK = 1 << 12,
     BQ_CAP_LAPSES = 1 << 13, /* bq_incoming.lapses is kept */
     BQ_CAP_IDLE = 1 << 14,   /* `idle` tells that a queue is drained */
+    BQ_CAP_LANES = 1 << 16,  /* acknowledges of a lane are recorded and committed in order by the driver (Kafka) */
     BQ_CAP_KEEP = 1 << 15,   /* bq_incoming.keep is honoured: settled while its handler still reads it */
 };
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
 typedef enum bq_event_kind {
-    BQ_EVENT_UP,      /* connected (again) */
-    BQ_EVENT_DOWN,    /* connection lost; the driver reconnects by itself, with backoff */
+    BQ_EVENT_UP,      /* the broker answered: connected (again) */
+    BQ_EVENT_DOWN,    /* connection lost; every accepted operation has been completed before this; the driver
+                         reconnects by itself, with backoff */
     BQ_EVENT_BLOCKED, /* the broker refuses writes for now */
     BQ_EVENT_UNBLOCKED,
-    BQ_EVENT_REVOKED, /* `in` is no longer ours; the runtime forgets it when its handler is done */
-    BQ_EVENT_FATAL,   /* the driver cannot go on: authentication, configuration */
+    BQ_EVENT_REVOKING, /* `lane` of `generation` is about to be given up: submit the outcomes that are finished, the
+                          next service commits them and gives it up (Kafka) */
+    BQ_EVENT_REVOKED,  /* `in`, or with NULL every delivery of `lane` and `generation`, is no longer ours; the runtime
+                          forgets those not started, flags those that run, and their settlements complete LOST */
+    BQ_EVENT_SETTLE_FAILED, /* acknowledges of `lane` from `position` on, completed OK because they were recorded,
+                               were not committed after all: those messages come again (Kafka) */
+    BQ_EVENT_FATAL,         /* the driver cannot go on: authentication, configuration */
 } bq_event_kind;
 
 typedef struct bq_event {
     bq_event_kind kind;
     bq_incoming *in;
     const bq_error *error;
+    uint64_t lane;
+    uint64_t generation;
+    int64_t position;
 } bq_event;
 
 /* What the runtime gives a driver to call. All of it only from within the driver's own calls, on the I/O thread. */
@@ -249,18 +259,31 @@ typedef struct bq_transport_ops {
     /* Starts connecting; must not wait for the broker. A failure here is final (bad options, no file access). The
      * config and what it points at live until `close` returns. */
     bq_status (*open)(void *t, const bq_transport_config *config, bq_error *err);
-    /* Bounded by timeout_ms, also after a failed open or with a frozen broker. Frees every delivery still held;
+    /* Optional (NULL: nothing to do): starts an orderly end - flush, commit, leave the group - while the loop goes on
+     * with prepare, service and reap; `finished` tells when it is done. `close` follows in any case. */
+    void (*finish)(void *t, int64_t deadline_ms);
+    bool (*finished)(void *t);
+    /* Local; bounded by timeout_ms, also after a failed open or with a frozen broker. Frees every delivery still held;
      * operations not completed are dropped without a completion. */
     void (*close)(void *t, int64_t timeout_ms);
 
     /* Which descriptors to watch (at most max, returns how many) and until when (*deadline_ms, monotonic, lowered
-     * never raised; the present = call service at once, as when data is already buffered). */
-    size_t (*prepare)(void *t, struct pollfd *fds, size_t max, int64_t *deadline_ms);
-    /* Does what is due: reads, writes, heartbeats, reconnects. `fds` is what prepare gave, with revents. */
+     * never raised). The present means "due now": call service and take at once. It is said when input is buffered
+     * and not decoded yet (a frame in the library, TLS data), when a completion or an event waits, or when a delivery
+     * is ready and `want` > 0 - how many the runtime would take now; never for a delivery alone that nobody wants,
+     * or the loop would spin. */
+    size_t (*prepare)(void *t, size_t want, struct pollfd *fds, size_t max, int64_t *deadline_ms);
+    /* Does what is due, within a budget: reads, writes, heartbeats, reconnects, the deadlines of operations. `fds` is
+     * what prepare gave, with revents; a call without need is allowed. Never blocks: what cannot be written yet waits
+     * in the driver's own bounded buffer. */
     void (*service)(void *t, const struct pollfd *fds, size_t count);
     /* Hands over what has arrived, never blocking: at most max, returns how many. */
     size_t (*take)(void *t, bq_incoming **out, size_t max);
-    /* Starts operations, in order; returns how many were accepted (the rest is offered again after service). */
+    /* Starts operations, in order; returns how many were accepted, a prefix. The rest is offered again after service;
+     * whoever refuses wakes the loop when there is room. Limited by bytes as well as by count, with room kept for
+     * settlements, so that a full publish window cannot block acknowledges. What is accepted gets exactly one
+     * completion, also when the connection is lost: not written, refused (retryable); written and unconfirmed,
+     * UNKNOWN; a settlement, LOST or UNKNOWN. A driver never replays an operation. */
     size_t (*submit)(void *t, bq_op *const *ops, size_t count);
     size_t (*reap)(void *t, bq_completion *out, size_t max);
     /* Frees a delivery locally and tells the broker nothing. */

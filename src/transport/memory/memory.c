@@ -416,13 +416,13 @@ static bool hungry(const mem_transport *t)
     return t->waiter.queue_count > 0 && t->held_count < t->config->prefetch;
 }
 
-static size_t mem_prepare(void *state, struct pollfd *fds, size_t max, int64_t *deadline_ms)
+static size_t mem_prepare(void *state, size_t want, struct pollfd *fds, size_t max, int64_t *deadline_ms)
 {
     mem_transport *t = state;
     int64_t due = BQ_NEVER, now = now_of(t);
     if (t->done_count > 0 || !t->announced)
         due = now;
-    if (due != now && hungry(t) && !t->offered) {
+    if (due != now && want > 0 && hungry(t) && !t->offered) {
         pthread_mutex_lock(&t->store->mutex);
         for (size_t i = 0; i < t->waiter.queue_count; i++) {
             int64_t next = bq_mem_next_due(t->waiter.queues[i]);
