@@ -143,6 +143,8 @@ static const char *missing_entry(const bq_transport_ops *ops)
         {"submit", ops->submit != NULL},
         {"reap", ops->reap != NULL},
         {"forget", ops->forget != NULL},
+        {"finish (beside finished)", ops->finish || !ops->finished},
+        {"finished (beside finish)", ops->finished || !ops->finish},
         {"idle (BQ_CAP_IDLE)", ops->idle || !(ops->capabilities & BQ_CAP_IDLE)},
         {"admin->peek (BQ_CAP_PEEK)", (ops->admin && ops->admin->peek) || !(ops->capabilities & BQ_CAP_PEEK)},
         {"BQ_CAP_RETRY or BQ_CAP_NATIVE_RETRY (beside BQ_CAP_RETRY_DELAY)",
