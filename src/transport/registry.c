@@ -17,17 +17,13 @@
 
 #define REGISTERED_MAX 32
 
-#if BQ_READY_MEMORY
 extern const bq_transport_ops bq_memory_ops;
-#endif
 #if BQ_HAVE_SQLITE && BQ_READY_SQLITE
 extern const bq_transport_ops bq_sqlite_ops;
 #endif
 
 static const bq_transport_ops *const built_in[] = {
-#if BQ_READY_MEMORY
     &bq_memory_ops,
-#endif
 #if BQ_HAVE_SQLITE && BQ_READY_SQLITE
     &bq_sqlite_ops,
 #endif
