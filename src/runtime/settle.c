@@ -1,0 +1,793 @@
+/*
+ * runtime/settle.c - the only code that carries a decision out (contract 3): with the driver's own operation, or with
+ * the documented fallback, always "confirmed write, then acknowledge"; and the report to on_error, always afterwards.
+ *
+ * A settlement is at most three operations, one at a time: WRITE (the replacement is published, where the driver
+ * cannot replace in one step), END (the one that ends the delivery), BACK (giving back what could not be ended). An
+ * extension of the lease may be under way beside WRITE; END waits for it, so that no extension follows the end.
+ *
+ * Thread rule: the I/O thread.
+ */
+#include "runtime/worker.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+enum { KEEP_BYTES = 16384, KEEP_WRITES = 64 };
+
+static bool can(const bq_delivery *d, unsigned capability)
+{
+    return (d->consumer->link.caps & capability) != 0;
+}
+
+static bq_str queue_of(const bq_delivery *d)
+{
+    return d->consumer->queues[d->queue].name;
+}
+
+/* ---- operations ---------------------------------------------------------------------------------------------------- */
+
+/* There is room for two operations of every delivery. */
+static void push(bq_consumer *c, bq_op *op)
+{
+    op->deadline_ms = bq_deadline(c->link.now_ms, c->settle_timeout_ms);
+    c->pending.ops[c->pending.count++] = op;
+}
+
+static bq_delivery *owner_of(const bq_op *op)
+{
+    return (bq_delivery *)(uintptr_t)op->cookie;
+}
+
+bool bq_settle_submit(bq_consumer *c)
+{
+    bq_pending *p = &c->pending;
+    if (p->count == 0)
+        return false;
+    size_t taken = bq_link_submit(&c->link, p->ops, p->count);
+    for (size_t i = 0; i < taken; i++) {
+        bq_delivery *d = owner_of(p->ops[i]);
+        if (p->ops[i] == &d->op)
+            d->op_sent = true;
+        else
+            d->extend_sent = true;
+    }
+    p->count -= taken;
+    p->refused = p->count;
+    memmove(p->ops, p->ops + taken, p->count * sizeof *p->ops);
+    return taken > 0;
+}
+
+static void withdraw(bq_consumer *c, const bq_op *op)
+{
+    bq_pending *p = &c->pending;
+    for (size_t i = 0; i < p->count; i++)
+        if (p->ops[i] == op) {
+            memmove(p->ops + i, p->ops + i + 1, (p->count - i - 1) * sizeof *p->ops);
+            p->count--;
+            p->refused -= i < p->refused;
+            return;
+        }
+}
+
+static void start_op(bq_delivery *d, bq_op_kind kind, bq_step step)
+{
+    bq_consumer *c = d->consumer;
+    d->stage = BQ_STAGE_SETTLING;
+    d->step = step;
+    d->op.kind = kind;
+    d->op.in = d->in;
+    d->op.cookie = (uint64_t)(uintptr_t)d;
+    d->op_busy = true;
+    d->op_sent = false;
+    d->overdue = false;
+    if (kind != BQ_OP_PUBLISH) {
+        d->in->keep = can(d, BQ_CAP_KEEP) && (d->out || c->options.on_error);
+        d->op_waits = d->extend_busy;
+    }
+    if (!d->op_waits)
+        push(c, &d->op);
+}
+
+static void end_with(bq_delivery *d, bq_op_kind kind, int64_t delay_ms)
+{
+    d->op.out = (bq_outgoing){.delay_ms = delay_ms};
+    start_op(d, kind, d->step == BQ_STEP_BACK ? BQ_STEP_BACK : BQ_STEP_END);
+}
+
+static void hold(bq_delivery *d, int64_t ms)
+{
+    bq_consumer *c = d->consumer;
+    d->stage = BQ_STAGE_HOLDING;
+    /* Shutdown waits for nobody's delay. */
+    d->hold_until_ms = bq_deadline(c->link.now_ms, c->phase == BQ_PHASE_RUNNING ? ms : 0);
+    if (d->hold_until_ms < c->next_scan_ms)
+        c->next_scan_ms = d->hold_until_ms;
+}
+
+/* ---- buffers of a replacement ------------------------------------------------------------------------------------------ */
+
+static void write_free(bq_write *w)
+{
+    bq_buf_clear(&w->body);
+    bq_buf_clear(&w->scratch);
+    bq_buf_clear(&w->text);
+    bq_buf_clear(&w->report);
+    bq_free(w->props);
+    bq_free(w);
+}
+
+static bq_write *write_of(bq_delivery *d)
+{
+    bq_consumer *c = d->consumer;
+    if (d->write)
+        return d->write;
+    bq_write *w = c->writes;
+    if (w) {
+        c->writes = w->next;
+        c->writes_idle--;
+    } else {
+        w = bq_calloc(1, sizeof *w);
+        if (!w)
+            return NULL;
+        bq_buf_init(&w->body, 0);
+        bq_buf_init(&w->scratch, 0);
+        bq_buf_init(&w->text, 0);
+        bq_buf_init(&w->report, 0);
+    }
+    d->write = w;
+    return w;
+}
+
+static void shrink(bq_buf *buf)
+{
+    if (buf->cap > KEEP_BYTES)
+        bq_buf_clear(buf);
+    else
+        bq_buf_reset(buf);
+}
+
+static void write_put(bq_delivery *d)
+{
+    bq_consumer *c = d->consumer;
+    bq_write *w = d->write;
+    d->write = NULL;
+    if (!w)
+        return;
+    if (c->writes_idle >= KEEP_WRITES) {
+        write_free(w);
+        return;
+    }
+    shrink(&w->body);
+    shrink(&w->scratch);
+    shrink(&w->text);
+    shrink(&w->report);
+    w->next = c->writes;
+    c->writes = w;
+    c->writes_idle++;
+}
+
+void bq_settle_clear(bq_consumer *c)
+{
+    for (size_t i = 0; c->deliveries && i < c->prefetch; i++)
+        if (c->deliveries[i].write)
+            write_free(c->deliveries[i].write);
+    while (c->writes) {
+        bq_write *next = c->writes->next;
+        write_free(c->writes);
+        c->writes = next;
+    }
+    bq_free(c->pending.ops);
+}
+
+/* ---- what is said about a failure ------------------------------------------------------------------------------------- */
+
+static void say_timeout(bq_delivery *d)
+{
+    bq_write *w = write_of(d);
+    d->say_exception = BQ_STR("HandlerTimeout");
+    if (w && !bq_buf_addf(&w->text, "The handler did not finish within %lld ms.",
+                          (long long)d->consumer->options.handler_timeout_ms))
+        d->say_error = bq_buf_str(&w->text);
+}
+
+/* The handler's own words, or those of the cause. Absent where there are none, or no memory for them. */
+static void say(bq_delivery *d)
+{
+    const bq_decision *what = &d->decision;
+    if (what->cause == BQ_CAUSE_HANDLER) {
+        /* A handler that still runs may be writing its words right now. */
+        if (d->timed_out && (d->forced || (!d->has_exception && !d->has_error))) {
+            say_timeout(d);
+            return;
+        }
+        if (d->has_exception)
+            d->say_exception = bq_buf_str(&d->exception);
+        if (d->has_error)
+            d->say_error = bq_buf_str(&d->error);
+        return;
+    }
+    d->say_exception = bq_str_of(bq_cause_exception(what->cause));
+    if (what->cause == BQ_CAUSE_NONE)
+        return;
+    bq_write *w = write_of(d);
+    bq_str detail = what->cause == BQ_CAUSE_GATED ? d->detail : d->route;
+    if (w && !bq_cause_error(what->cause, &d->env, detail, what->attempts, &w->text))
+        d->say_error = bq_buf_str(&w->text);
+}
+
+/* on_error sees the message after its settlement: it is kept where the driver can, copied where it cannot. */
+static void keep_for_report(bq_delivery *d)
+{
+    bq_consumer *c = d->consumer;
+    if (!d->decision.reported || !c->options.on_error || can(d, BQ_CAP_KEEP))
+        return;
+    bq_write *w = write_of(d);
+    size_t body = d->in->body.len;
+    if (!w || bq_buf_reserve(&w->report, body + d->route.len + 1))
+        return;
+    (void)bq_buf_add_str(&w->report, d->in->body);
+    (void)bq_buf_add_str(&w->report, d->route);
+    if (d->in->body.ptr)
+        d->say_body = (bq_str){w->report.ptr, body};
+    if (d->route.ptr)
+        d->say_route = (bq_str){w->report.ptr + body, d->route.len};
+}
+
+static void report(bq_delivery *d, bq_settled settled, const bq_error *why)
+{
+    bq_consumer *c = d->consumer;
+    bool failed = settled == BQ_SETTLED_FAILED || settled == BQ_SETTLED_LOST;
+    if (d->reported || !c->options.on_error || (!d->decision.reported && !failed))
+        return;
+    d->reported = true;
+    bq_str body = d->in ? d->in->body : d->say_body;
+    /* The envelope's views point into the body that was received: here they look at what is left of it. */
+    bq_envelope env = d->env;
+    env.body = body.ptr;
+    bool shown = d->judged && !d->facts.poison && body.ptr;
+    bq_failure f = {d->decision.reported ? d->decision.trouble : BQ_TROUBLE_SETTLEMENT,
+                    settled,
+                    queue_of(d),
+                    d->in ? d->route : d->say_route,
+                    body,
+                    shown ? &env : NULL,
+                    d->say_exception,
+                    d->say_error,
+                    d->decision.attempts,
+                    why};
+    if (!atomic_load(&c->silent))
+        c->options.on_error(&f, c->options.arg);
+}
+
+/* For log lines: the route, as long as its bytes are there. */
+static bq_str route_of(const bq_delivery *d)
+{
+    return d->in ? d->route : d->say_route;
+}
+
+static void log_dropped_members(bq_delivery *d, unsigned dropped)
+{
+    for (unsigned bit = 1; bit && bit <= dropped; bit <<= 1)
+        if (dropped & bit)
+            bq_log(&d->consumer->link.logger, BQ_LOG_WARN,
+                   "queue %.*s, route %.*s: %s is no member of the contract "
+                   "and was dropped",
+                   BQ_FMT(queue_of(d)), BQ_FMT(d->route), bq_dropped_pointer(bit));
+}
+
+static void log_delay(bq_delivery *d)
+{
+    bq_consumer *c = d->consumer;
+    const bq_decision *what = &d->decision;
+    if (what->delay_cut)
+        bq_log(&c->link.logger, BQ_LOG_WARN, "queue %.*s: a delay was cut to the longest that %s allows",
+               BQ_FMT(queue_of(d)), c->link.binding->name);
+    if (what->delay_ignored && !c->warned_delay)
+        bq_log(&c->link.logger, BQ_LOG_WARN, "%s: the retry topic decides the delay, others are ignored",
+               c->link.binding->name);
+    c->warned_delay |= what->delay_ignored;
+}
+
+/* ---- making the replacement ---------------------------------------------------------------------------------------------- */
+
+static bq_status make_record(bq_delivery *d, bq_write *w, unsigned *dropped, bq_error *err)
+{
+    bq_consumer *c = d->consumer;
+    const bq_decision *what = &d->decision;
+    bool poison = what->copy == BQ_COPY_POISON;
+    bq_dead_letter dl = {.reason = what->reason,
+                         .error = d->say_error,
+                         .exception = d->say_exception,
+                         .failed_at = bq_epoch_ms(),
+                         .attempts = what->attempts,
+                         .lang = bq_str_of(c->options.lang)};
+    bq_status st = bq_original_queue(c->link.binding, poison, &d->env, d->in->props, d->in->prop_count, queue_of(d),
+                                     &w->scratch, &dl.original_queue);
+    if (st)
+        return bq_fail_nomem(err);
+    if (poison)
+        return bq_record_poison(&d->env, &dl, c->link.binding->record_flags, &w->body, err);
+    return bq_record_envelope(&d->env, &dl, &w->body, dropped, err);
+}
+
+static bq_status make_body(bq_delivery *d, bq_write *w, bq_error *err)
+{
+    const bq_decision *what = &d->decision;
+    unsigned dropped = 0;
+    bq_status st = BQ_OK;
+    bq_buf_reset(&w->body);
+    if (what->act == BQ_ACT_DEAD_LETTER && what->copy != BQ_COPY_GATED)
+        st = make_record(d, w, &dropped, err);
+    else if ((what->act == BQ_ACT_RETRY && !what->bytes_unchanged) || what->act == BQ_ACT_NATIVE_RETRY)
+        st = bq_rewrite_attempts(&d->env, what->attempts, &w->body, &dropped, err);
+    else {
+        d->op.out.body = d->in->body;
+        return BQ_OK;
+    }
+    if (st)
+        return st;
+    log_dropped_members(d, dropped);
+    d->op.out.body = bq_buf_str(&w->body);
+    return BQ_OK;
+}
+
+/* Envelope and poison records, and retry copies, tell where they came from first (contract 7.8). */
+static bq_status add_original(bq_delivery *d, bq_write *w, bq_copy copy, size_t *count, bq_error *err)
+{
+    const bq_binding *binding = d->consumer->link.binding;
+    if (!binding->original_name || copy == BQ_COPY_GATED || copy == BQ_COPY_RELEASE)
+        return BQ_OK;
+    bq_str name = bq_str_of(binding->original_name);
+    if (bq_prop_find(w->props, *count, BQ_PLACE_HEADER, name))
+        return BQ_OK;
+    bq_prop *p = &w->props[(*count)++];
+    *p = (bq_prop){.place = BQ_PLACE_HEADER, .type = BQ_PROP_STRING, .name = name};
+    if (bq_original_queue(binding, true, &d->env, d->in->props, d->in->prop_count, queue_of(d), &w->scratch, &p->text))
+        return bq_fail_nomem(err);
+    return BQ_OK;
+}
+
+static bq_status make_props(bq_delivery *d, bq_write *w, bq_copy copy, bq_error *err)
+{
+    size_t room = d->in->prop_count + BQ_PROJECTED_MAX + 1, count = 0;
+    if (room > w->prop_cap) {
+        bq_prop *more = bq_realloc_array(w->props, room, sizeof *more);
+        if (!more)
+            return bq_fail_nomem(err);
+        w->props = more;
+        w->prop_cap = room;
+    }
+    bq_status st = bq_copy_props(d->consumer->link.binding, copy, &d->env, d->decision.attempts, d->in->props,
+                                 d->in->prop_count, w->props, room, &count, &w->scratch, err);
+    if (!st)
+        st = add_original(d, w, copy, &count, err);
+    d->op.out.props = w->props;
+    d->op.out.prop_count = count;
+    return st;
+}
+
+/* What is written in place of the delivery, with everything that travels with it. */
+static bq_status make_replacement(bq_delivery *d, bq_error *err)
+{
+    const bq_decision *what = &d->decision;
+    bq_write *w = write_of(d);
+    if (!w)
+        return bq_fail_nomem(err);
+    bq_buf_reset(&w->scratch);
+    bq_copy copy = what->act == BQ_ACT_NATIVE_RETRY ? BQ_COPY_RETRY : what->copy;
+    const bq_queue_names *names = &d->consumer->queues[d->queue];
+    d->op.out = (bq_outgoing){
+        .queue = what->act == BQ_ACT_DEAD_LETTER ? names->dead : names->name, .key = d->in->key, .tier = what->tier};
+    bq_status st = make_body(d, w, err);
+    return st ? st : make_props(d, w, copy, err);
+}
+
+/* ---- carrying out ----------------------------------------------------------------------------------------------------------- */
+
+static void unwritten(bq_delivery *d, bq_status status, const bq_error *why);
+
+/* In one guarded step when the driver has it (`native`), else the confirmed write first. */
+static void replace(bq_delivery *d, bq_op_kind native, bool has_native)
+{
+    bq_error err;
+    int64_t delay = d->decision.delay_ms > 0 && !d->decision.tier ? d->decision.delay_ms : 0;
+    bool in_one_step = has_native && (delay == 0 || can(d, BQ_CAP_RETRY_DELAY));
+    if (!in_one_step && delay && !can(d, BQ_CAP_PUBLISH_DELAY)) {
+        /* Nobody else can wait: the worker does, with the delivery in its hands. */
+        d->decision.delay_ms = 0;
+        hold(d, delay < BQ_HOLD_MAX_MS ? delay : BQ_HOLD_MAX_MS);
+        return;
+    }
+    bq_status st = make_replacement(d, &err);
+    if (st) {
+        unwritten(d, st, &err);
+        return;
+    }
+    d->op.out.delay_ms = delay;
+    if (in_one_step)
+        start_op(d, native, BQ_STEP_END);
+    else
+        start_op(d, BQ_OP_PUBLISH, BQ_STEP_WRITE);
+}
+
+static void release(bq_delivery *d)
+{
+    const bq_decision *what = &d->decision;
+    if (what->tier) {
+        replace(d, BQ_OP_RETRY, can(d, BQ_CAP_RETRY));
+    } else if (can(d, BQ_CAP_RELEASE)) {
+        /* Contract 3: the delay is ignored where the binding cannot delay. */
+        end_with(d, BQ_OP_RELEASE, can(d, BQ_CAP_RELEASE_DELAY) ? what->delay_ms : 0);
+    } else if (d->step == BQ_STEP_BACK || d->consumer->phase != BQ_PHASE_RUNNING) {
+        bq_settle_forget(d); /* its reservation ends by itself, or with the connection */
+    } else {
+        if (!can(d, BQ_CAP_RETRY_DELAY) && !can(d, BQ_CAP_PUBLISH_DELAY))
+            d->decision.delay_ms = 0;
+        replace(d, BQ_OP_RETRY, can(d, BQ_CAP_RETRY));
+    }
+}
+
+static void native_retry(bq_delivery *d)
+{
+    bq_decision *what = &d->decision;
+    if (!can(d, BQ_CAP_NATIVE_RETRY)) {
+        if (d->step == BQ_STEP_BACK)
+            release(d);
+        else
+            replace(d, BQ_OP_RETRY, can(d, BQ_CAP_RETRY));
+    } else if (what->delay_ms > 0 && !can(d, BQ_CAP_RETRY_DELAY)) {
+        int64_t delay = what->delay_ms;
+        what->delay_ms = 0;
+        hold(d, delay < BQ_HOLD_MAX_MS ? delay : BQ_HOLD_MAX_MS);
+    } else {
+        end_with(d, BQ_OP_NATIVE_RETRY, what->delay_ms);
+    }
+}
+
+static void reject(bq_delivery *d)
+{
+    d->op.reason = bq_str_of(d->decision.reject_reason);
+    d->op.description = d->say_error;
+    if (can(d, BQ_CAP_REJECT)) {
+        end_with(d, BQ_OP_REJECT, 0);
+        return;
+    }
+    /* No transport of ours lacks it where its binding asks for it; a foreign one drops, as everywhere else. */
+    d->decision.settled = BQ_SETTLED_DROPPED;
+    d->decision.dropped = "its transport cannot reject";
+    end_with(d, BQ_OP_ACK, 0);
+}
+
+static void act(bq_delivery *d)
+{
+    bq_decision *what = &d->decision;
+    if (what->hold_ms > 0) {
+        int64_t ms = what->hold_ms;
+        what->hold_ms = 0;
+        hold(d, ms);
+        return;
+    }
+    switch (what->act) {
+    case BQ_ACT_HANDLE:
+    case BQ_ACT_HOOK:
+    case BQ_ACT_ACK:
+        d->op.result = d->has_result ? bq_buf_str(&d->result) : BQ_STR_NULL;
+        end_with(d, BQ_OP_ACK, 0);
+        break;
+    case BQ_ACT_DROP: end_with(d, BQ_OP_ACK, 0); break;
+    case BQ_ACT_RETRY: replace(d, BQ_OP_RETRY, can(d, BQ_CAP_RETRY)); break;
+    case BQ_ACT_DEAD_LETTER: replace(d, BQ_OP_DEAD_LETTER, can(d, BQ_CAP_DEAD_LETTER) && !what->reject_after); break;
+    case BQ_ACT_NATIVE_RETRY: native_retry(d); break;
+    case BQ_ACT_RELEASE: release(d); break;
+    case BQ_ACT_REJECT: reject(d); break;
+    case BQ_ACT_LEAVE: end_with(d, BQ_OP_LEAVE, 0); break;
+    }
+}
+
+static void begin(bq_delivery *d, bq_step step)
+{
+    d->ours = true;
+    d->step = step;
+    d->op.result = d->op.reason = d->op.description = BQ_STR_NULL;
+    act(d);
+}
+
+void bq_settle(bq_delivery *d)
+{
+    if (d->decision.reported || d->decision.act == BQ_ACT_DEAD_LETTER)
+        say(d);
+    keep_for_report(d);
+    log_delay(d);
+    begin(d, BQ_STEP_END);
+}
+
+void bq_settle_give_back(bq_delivery *d)
+{
+    bq_facts none = {.native_count = -1};
+    bq_decide_give_back(&d->consumer->policy, &none, &d->decision);
+    begin(d, BQ_STEP_END);
+}
+
+void bq_settle_unjudged(bq_delivery *d)
+{
+    bq_log(&d->consumer->link.logger, BQ_LOG_ERROR, "queue %.*s: no memory to judge a message, it comes back",
+           BQ_FMT(queue_of(d)));
+    d->decision = (bq_decision){.act = BQ_ACT_RELEASE,
+                                .hold_ms = d->consumer->policy.pause_ms,
+                                .copy = BQ_COPY_RELEASE,
+                                .settled = BQ_SETTLED_RELEASED};
+    begin(d, BQ_STEP_BACK);
+}
+
+/* ---- ends ------------------------------------------------------------------------------------------------------------------------ */
+
+void bq_settle_recycle(bq_delivery *d)
+{
+    bq_consumer *c = d->consumer;
+    if (d->stage != BQ_STAGE_SETTLED || d->out || d->op_busy || d->extend_busy)
+        return;
+    if (d->ours && d->in)
+        bq_link_forget(&c->link, d->in);
+    write_put(d);
+    bq_delivery_reset(d);
+    d->next_free = c->free;
+    c->free = d;
+    c->held--;
+    atomic_store_explicit(&c->counters.in_flight, c->held, memory_order_relaxed);
+}
+
+static void settled(bq_delivery *d)
+{
+    d->stage = BQ_STAGE_SETTLED;
+    bq_settle_recycle(d);
+}
+
+void bq_settle_forget(bq_delivery *d)
+{
+    d->ours = true;
+    settled(d);
+}
+
+static void count(bq_delivery *d, bq_settled as)
+{
+    bq_consumer *c = d->consumer;
+    bq_counters *n = &c->counters;
+    switch (as) {
+    case BQ_SETTLED_ACKED: bq_count(&n->acked, 1); break;
+    case BQ_SETTLED_RETRIED: bq_count(&n->retried, 1); break;
+    case BQ_SETTLED_DEAD_LETTERED: bq_count(&n->dead_lettered, 1); break;
+    case BQ_SETTLED_DROPPED: bq_count(&n->dropped, 1); break;
+    case BQ_SETTLED_RELEASED: bq_count(&n->released, 1); break;
+    case BQ_SETTLED_REJECTED:
+    case BQ_SETTLED_LEFT:
+    case BQ_SETTLED_FAILED:
+    case BQ_SETTLED_LOST:
+    case BQ_SETTLED_COUNT_: break;
+    }
+    if (d->decision.cause == BQ_CAUSE_WORKER_LOST && as != BQ_SETTLED_LOST)
+        bq_count(&n->worker_lost, 1);
+    c->settled += as != BQ_SETTLED_LOST;
+}
+
+static void ended(bq_delivery *d, bq_status status, const bq_error *why)
+{
+    bq_consumer *c = d->consumer;
+    bool lost = status == BQ_LOST;
+    bq_settled as = lost ? BQ_SETTLED_LOST : d->decision.settled;
+    /* The driver has freed it unless it was asked not to. */
+    if (!d->in->keep) {
+        d->ours = false;
+        d->in = NULL;
+    }
+    if (d->step == BQ_STEP_BACK) {
+        settled(d);
+        return;
+    }
+    if (lost)
+        bq_settle_lease_lost(d, "its settlement came too late");
+    else if (as == BQ_SETTLED_DROPPED)
+        bq_log(&c->link.logger, BQ_LOG_WARN, "dropped a message of queue %.*s, route %.*s: %s", BQ_FMT(queue_of(d)),
+               BQ_FMT(route_of(d)), d->decision.dropped ? d->decision.dropped : "");
+    count(d, as);
+    report(d, as, lost ? why : NULL);
+    settled(d);
+}
+
+/* The write was not confirmed, or the end failed: reported, and it comes back after the pause (contract 3). */
+static void unwritten(bq_delivery *d, bq_status status, const bq_error *why)
+{
+    bq_consumer *c = d->consumer;
+    bq_decision failed = d->decision;
+    bq_error text = *why;
+    text.status = status;
+    if (d->step == BQ_STEP_BACK) {
+        bq_log(&c->link.logger, BQ_LOG_WARN, "queue %.*s: a message could not be given back: %s", BQ_FMT(queue_of(d)),
+               text.text);
+        bq_settle_forget(d);
+        return;
+    }
+    if (!d->overdue) {
+        bq_count(&c->counters.settle_failed, 1);
+        bq_log(&c->link.logger, BQ_LOG_WARN, "queue %.*s, route %.*s: %s failed: %s", BQ_FMT(queue_of(d)),
+               BQ_FMT(route_of(d)), bq_act_name(failed.act), text.text);
+        report(d, BQ_SETTLED_FAILED, &text);
+    }
+    /* After a confirmed write only the acknowledge is left, and a failed acknowledge is never turned into a retry. */
+    if (d->written)
+        failed.act = BQ_ACT_ACK;
+    bq_decide_unwritten(&c->policy, &failed, &d->decision);
+    d->decision.reported = failed.reported;
+    d->decision.trouble = failed.trouble;
+    d->step = BQ_STEP_BACK;
+    act(d);
+}
+
+static void completed(bq_delivery *d, bq_status status, const bq_error *why)
+{
+    d->op_busy = d->op_sent = false;
+    if (d->step == BQ_STEP_WRITE && status == BQ_OK) {
+        d->written = true;
+        d->step = BQ_STEP_END;
+        if (d->decision.reject_after)
+            reject(d);
+        else
+            end_with(d, BQ_OP_ACK, 0);
+    } else if (d->step != BQ_STEP_WRITE && (status == BQ_OK || status == BQ_LOST)) {
+        ended(d, status, why);
+    } else {
+        unwritten(d, status, why);
+    }
+}
+
+/* ---- leases -------------------------------------------------------------------------------------------------------------------------- */
+
+void bq_settle_lease_lost(bq_delivery *d, const char *why)
+{
+    bq_consumer *c = d->consumer;
+    atomic_store_explicit(&d->lease_lost, true, memory_order_relaxed);
+    d->extend_at_ms = BQ_NEVER;
+    if (d->lost_counted)
+        return;
+    d->lost_counted = true;
+    bq_count(&c->counters.leases_lost, 1);
+    bq_log(&c->link.logger, BQ_LOG_WARN, "queue %.*s: a message is no longer ours: %s", BQ_FMT(queue_of(d)), why);
+}
+
+/* At a third of what is left of it, so that two more attempts fit in. */
+int64_t bq_settle_lease(bq_delivery *d, int64_t now_ms)
+{
+    if (!can(d, BQ_CAP_EXTEND) || d->in->lease_until_ms <= 0)
+        return d->extend_at_ms = BQ_NEVER;
+    int64_t left = d->in->lease_until_ms - now_ms;
+    return d->extend_at_ms = now_ms + (left > 30 ? left / 3 : 10);
+}
+
+static void extend(bq_delivery *d)
+{
+    d->extend = (bq_op){.kind = BQ_OP_EXTEND, .cookie = (uint64_t)(uintptr_t)d, .in = d->in};
+    d->extend_busy = true;
+    d->extend_sent = false;
+    d->extend_at_ms = BQ_NEVER;
+    push(d->consumer, &d->extend);
+}
+
+static void extended(bq_delivery *d, bq_status status, const bq_error *why)
+{
+    bq_consumer *c = d->consumer;
+    d->extend_busy = d->extend_sent = false;
+    if (d->op_waits) {
+        d->op_waits = false;
+        push(c, &d->op);
+    }
+    if (d->stage == BQ_STAGE_SETTLED) {
+        bq_settle_recycle(d);
+        return;
+    }
+    if (status == BQ_LOST) {
+        bq_settle_lease_lost(d, "its lease ran out");
+        return;
+    }
+    if (status)
+        bq_log(&c->link.logger, BQ_LOG_INFO, "queue %.*s: a lease was not extended: %s", BQ_FMT(queue_of(d)),
+               why->text);
+    int64_t next = bq_settle_lease(d, c->link.now_ms);
+    if (next < c->next_scan_ms)
+        c->next_scan_ms = next;
+}
+
+void bq_settle_completed(bq_delivery *d, const bq_op *op, bq_status status, const bq_error *error)
+{
+    if (op == &d->extend)
+        extended(d, status, error);
+    else
+        completed(d, status, error);
+}
+
+/* ---- time ------------------------------------------------------------------------------------------------------------------------------ */
+
+static void lower(int64_t *next_ms, int64_t at_ms)
+{
+    if (at_ms < *next_ms)
+        *next_ms = at_ms;
+}
+
+/* An operation that the driver never accepted ends here; one that it holds is answered for, but stays. */
+static void tick_op(bq_delivery *d, int64_t now_ms, int64_t *next_ms)
+{
+    bq_error why;
+    if (!d->op_busy || d->op_waits)
+        return;
+    if (!d->op_sent && d->op.deadline_ms <= now_ms) {
+        withdraw(d->consumer, &d->op);
+        (void)bq_fail(&why, BQ_TIMEOUT, "the transport did not take it in time");
+        completed(d, BQ_TIMEOUT, &why);
+    } else if (d->op_sent && !d->overdue && bq_deadline(d->op.deadline_ms, BQ_OVERDUE_MS) <= now_ms) {
+        d->overdue = true;
+        (void)bq_fail_flags(&why, BQ_UNKNOWN, BQ_ERROR_MAYBE_DONE, 0, "no confirmation in time");
+        bq_count(&d->consumer->counters.settle_failed, d->step != BQ_STEP_BACK);
+        if (d->step != BQ_STEP_BACK)
+            report(d, BQ_SETTLED_FAILED, &why);
+    } else if (!d->overdue) {
+        lower(next_ms, d->op_sent ? bq_deadline(d->op.deadline_ms, BQ_OVERDUE_MS) : d->op.deadline_ms);
+    }
+}
+
+static void tick_extend(bq_delivery *d, int64_t now_ms, int64_t *next_ms)
+{
+    bq_error why;
+    if (d->extend_busy && !d->extend_sent && d->extend.deadline_ms <= now_ms) {
+        withdraw(d->consumer, &d->extend);
+        (void)bq_fail(&why, BQ_TIMEOUT, "the transport did not take it in time");
+        extended(d, BQ_TIMEOUT, &why);
+    } else if (d->extend_busy) {
+        lower(next_ms, bq_deadline(d->extend.deadline_ms, d->extend_sent ? BQ_OVERDUE_MS : 0));
+    }
+    /* The end cannot wait for ever for an extension that never completes. */
+    if (d->op_waits && d->extend_sent && bq_deadline(d->extend.deadline_ms, BQ_OVERDUE_MS) <= now_ms) {
+        d->op_waits = false;
+        push(d->consumer, &d->op);
+    }
+}
+
+static void tick_lease(bq_delivery *d, int64_t now_ms, int64_t *next_ms)
+{
+    bool ending = d->stage == BQ_STAGE_SETTLING && d->step != BQ_STEP_WRITE;
+    if (d->stage == BQ_STAGE_SETTLED || ending || d->in->lease_until_ms <= 0)
+        return;
+    if (d->in->lease_lost || d->in->lease_until_ms <= now_ms) {
+        bq_settle_lease_lost(d, "its lease ran out");
+        return;
+    }
+    lower(next_ms, d->in->lease_until_ms);
+    if (d->extend_busy || d->no_extend)
+        return;
+    if (d->extend_at_ms <= now_ms)
+        extend(d);
+    else
+        lower(next_ms, d->extend_at_ms);
+}
+
+void bq_settle_tick(bq_delivery *d, int64_t now_ms, int64_t *next_ms)
+{
+    if (d->stage == BQ_STAGE_HOLDING && (d->hold_until_ms <= now_ms || d->revoked)) {
+        if (d->revoked) {
+            bq_settle_forget(d);
+            return;
+        }
+        act(d);
+    }
+    if (d->stage == BQ_STAGE_FREE)
+        return;
+    if (d->stage == BQ_STAGE_HOLDING)
+        lower(next_ms, d->hold_until_ms);
+    tick_extend(d, now_ms, next_ms);
+    tick_op(d, now_ms, next_ms);
+    if (d->stage != BQ_STAGE_FREE)
+        tick_lease(d, now_ms, next_ms);
+}
