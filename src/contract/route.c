@@ -48,7 +48,7 @@ bq_status bq_dead_letter_queue(const bq_binding *binding, bq_str queue, bq_buf *
     size_t before = out->len;
     bq_str stem = queue, tail = {"", 0};
     /* SQS takes no dot in a name but the one of this suffix, so the queue's own goes last (7.4). */
-    if (binding->delay == BQ_DELAY_SQS && queue.len > fifo && memcmp(queue.ptr + queue.len - fifo, FIFO, fifo) == 0) {
+    if (binding->delay == BQ_DELAY_SQS && queue.len >= fifo && memcmp(queue.ptr + queue.len - fifo, FIFO, fifo) == 0) {
         stem.len -= fifo;
         tail = (bq_str){queue.ptr + stem.len, fifo};
     }
