@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "json/scan.h"
+#include "json/walk.h"
 
 /* What a member has to be. */
 typedef enum kind {
@@ -92,6 +92,7 @@ typedef struct reader {
     bq_scan s;
     bq_envelope *env;
     const uint8_t *base;
+    const uint8_t *safe; /* bq_walk_safe */
     uint32_t present, escaped, is_null;
     unsigned seen;
     const char *wrong; /* the first type error, NULL when there is none */
@@ -106,18 +107,26 @@ static void type_error(reader *r, const uint8_t *value, const char *reason)
     r->wrong_off = (size_t)(value - r->base);
 }
 
-static const member_rule *find_rule(const member_rule *rules, const uint8_t *name, size_t len, bool escaped)
+static bool is_rule(const member_rule *rule, const uint8_t *name, size_t len, bool escaped)
 {
+    return escaped ? bq_scan_is(name, len, (bq_str){rule->name, rule->len})
+                   : rule->len == len && memcmp(name, rule->name, len) == 0;
+}
+
+/* The rule of a name; `expected` is the one that follows the rule of the member before. */
+static const member_rule *find_rule(const member_rule *rules, const member_rule *expected, const uint8_t *name,
+                                    size_t len, bool escaped)
+{
+    if (expected->name && is_rule(expected, name, len, escaped))
+        return expected;
     const member_rule *rule = rules;
-    for (; rule->name; rule++) {
-        if (escaped ? bq_scan_is(name, len, (bq_str){rule->name, rule->len})
-                    : rule->len == len && memcmp(name, rule->name, len) == 0)
-            break;
-    }
+    while (rule->name && !is_rule(rule, name, len, escaped))
+        rule++;
     return rule;
 }
 
-static const uint8_t *members(reader *r, const uint8_t *p, const member_rule *rules, unsigned depth);
+static const uint8_t *members(reader *r, const uint8_t *p, bool begun, const member_rule *rules, unsigned depth);
+static const uint8_t *meta(reader *r, const uint8_t *p);
 
 /* The value of a member of ours, whatever its type; its span and its bits. */
 static const uint8_t *member_value(reader *r, const uint8_t *p, const member_rule *rule, unsigned depth)
@@ -148,7 +157,7 @@ static const uint8_t *member_value(reader *r, const uint8_t *p, const member_rul
         after = bq_scan_number(&r->s, p, &integer);
         right = after && integer && bq_scan_int64(p, (size_t)(after - p), NULL);
     } else if (rule->kind == KIND_OBJECT && *p == '{') {
-        after = members(r, p, rule->field == BQ_FIELD_META ? META_RULES : DEAD_RULES, depth + 1);
+        after = rule->field == BQ_FIELD_META ? meta(r, p + 1) : members(r, p + 1, false, DEAD_RULES, depth + 1);
         right = true;
     } else {
         after = bq_scan_value(&r->s, p, depth, rule->kind == KIND_DATA);
@@ -193,36 +202,167 @@ static const uint8_t *member(reader *r, const uint8_t *p, const member_rule *rul
     return member_value(r, p, rule, depth);
 }
 
-/* An object whose members have rules, from its brace on; `depth` containers are open inside of it, itself included. */
-static const uint8_t *members(reader *r, const uint8_t *p, const member_rule *rules, unsigned depth)
+BQ_INLINE const uint8_t *space(const reader *r, const uint8_t *p)
 {
-    p = bq_scan_space(p + 1);
+    return BQ_UNLIKELY(*p <= ' ') ? bq_walk_blanks(p, r->safe) : p;
+}
+
+/* The members of an object that have rules, from `p` on: its first byte, or, with `begun`, what follows a value.
+ * `depth` containers are open, this one included. Returns what follows the closing brace. */
+static const uint8_t *members(reader *r, const uint8_t *p, bool begun, const member_rule *rules, unsigned depth)
+{
+    const member_rule *expected = rules;
+    p = space(r, p);
     if (*p == '}')
         return p + 1;
+    if (!begun)
+        goto name;
     for (;;) {
+        if (*p != ',')
+            return bq_scan_fault(&r->s, p, "neither a comma nor a closing brace after a member");
+        p = space(r, p + 1);
+    name:
         if (*p != '"')
             return bq_scan_fault(&r->s, p, "an object member without a name");
         bool escaped = false;
+        bq_highs highs = BQ_HIGHS_NONE;
         const uint8_t *name = p + 1;
-        p = bq_scan_string(&r->s, name, &escaped);
+        p = bq_walk_key(&r->s, name, r->safe, &highs, &escaped);
+        if (BQ_UNLIKELY(bq_highs_any(highs)))
+            r->s.seen |= BQ_SCAN_HIGH;
         if (!p)
             return NULL;
-        const member_rule *rule = find_rule(rules, name, (size_t)(p - name), escaped);
-        p = bq_scan_space(p + 1);
+        const member_rule *rule = find_rule(rules, expected, name, (size_t)(p - name), escaped);
+        expected = rule->name ? rule + 1 : rule;
+        p = space(r, p + 1);
         if (*p != ':')
             return bq_scan_fault(&r->s, p, "a member name without a colon");
-        p = member(r, bq_scan_space(p + 1), rule, depth);
+        p = member(r, space(r, p + 1), rule, depth);
         if (!p)
             return NULL;
         if (p == r->s.end)
             return bq_scan_fault(&r->s, p, "the body ends inside a container");
-        p = bq_scan_space(p);
+        p = space(r, p);
         if (*p == '}')
             return p + 1;
-        if (*p != ',')
-            return bq_scan_fault(&r->s, p, "neither a comma nor the container's end after a value");
-        p = bq_scan_space(p + 1);
     }
+}
+
+/* ---- the canonical form ---------------------------------------------------------------------------------------- */
+
+/* Every producer writes the members compact and in one order, so that order is tried first, as straight code: each
+ * step compares a name and its punctuation at once. Where a body differs the general loop takes over. */
+
+#define AT(p, end, text) ((end) - (p) > (ptrdiff_t)sizeof text && memcmp(p, text, sizeof text - 1) == 0)
+
+BQ_INLINE void set_span(reader *r, bq_field field, const uint8_t *from, const uint8_t *to)
+{
+    r->env->span[field].off = (size_t)(from - r->base);
+    r->env->span[field].len = (size_t)(to - from);
+    r->present |= (uint32_t)1 << field;
+}
+
+/* A string from behind its opening quote; returns what follows the closing one. */
+BQ_INLINE const uint8_t *canonical_string(reader *r, const uint8_t *p, bq_field field)
+{
+    bool escaped = false;
+    bq_highs highs = BQ_HIGHS_NONE;
+    const uint8_t *q = bq_walk_string(&r->s, p, r->safe, &highs, &escaped);
+    if (BQ_UNLIKELY(!q))
+        return NULL;
+    if (BQ_UNLIKELY(bq_highs_any(highs)))
+        r->s.seen |= BQ_SCAN_HIGH;
+    if (BQ_UNLIKELY(escaped))
+        r->escaped |= (uint32_t)1 << field;
+    set_span(r, field, p, q);
+    return q + 1;
+}
+
+/* An integer of up to 18 digits; NULL when it is anything else, which is no fault yet. */
+BQ_INLINE const uint8_t *canonical_int(reader *r, const uint8_t *p, bq_field field)
+{
+    const uint8_t *q = p;
+    if (!bq_is_digit(*q))
+        return NULL;
+    q++;
+    if (*p != '0') {
+        while (bq_is_digit(*q))
+            q++;
+    }
+    if (q - p > 18 || (*q != ',' && *q != '}'))
+        return NULL;
+    set_span(r, field, p, q);
+    return q;
+}
+
+/* `meta`, from behind its brace. */
+static const uint8_t *meta(reader *r, const uint8_t *p)
+{
+    const uint8_t *const end = r->s.end, *q = p;
+    if (!AT(p, end, "\"id\":\""))
+        return members(r, p, false, META_RULES, 2);
+    p = canonical_string(r, p + 6, BQ_FIELD_META_ID);
+    if (!p)
+        return NULL;
+    if (!AT(p, end, ",\"queue\":\""))
+        goto other;
+    p = canonical_string(r, p + 10, BQ_FIELD_META_QUEUE);
+    if (!p)
+        return NULL;
+    if (!AT(p, end, ",\"lang\":\""))
+        goto other;
+    p = canonical_string(r, p + 9, BQ_FIELD_META_LANG);
+    if (!p)
+        return NULL;
+    if (!AT(p, end, ",\"schema_version\":") || !(q = canonical_int(r, p + 18, BQ_FIELD_META_SCHEMA_VERSION)))
+        goto other;
+    p = q;
+    if (!AT(p, end, ",\"created_at\":") || !(q = canonical_int(r, p + 14, BQ_FIELD_META_CREATED_AT)))
+        goto other;
+    p = q;
+    if (BQ_LIKELY(*p == '}'))
+        return p + 1;
+other:
+    return members(r, p, true, META_RULES, 2);
+}
+
+static const uint8_t *root(reader *r, const uint8_t *p)
+{
+    const uint8_t *const end = r->s.end, *q = p;
+    if (!AT(p, end, "\"job\":\""))
+        return members(r, p, false, ROOT_RULES, 1);
+    p = canonical_string(r, p + 7, BQ_FIELD_JOB);
+    if (!p)
+        return NULL;
+    if (!AT(p, end, ",\"trace_id\":\""))
+        goto other;
+    p = canonical_string(r, p + 13, BQ_FIELD_TRACE_ID);
+    if (!p)
+        return NULL;
+    if (!AT(p, end, ",\"data\":{"))
+        goto other;
+    q = p + 8;
+    p = bq_scan_value(&r->s, q, 1, true);
+    if (!p)
+        return NULL;
+    set_span(r, BQ_FIELD_DATA, q, p);
+    if (BQ_UNLIKELY(r->s.seen & BQ_SCAN_NONFINITE)) {
+        r->seen |= BQ_SEEN_NONFINITE;
+        type_error(r, q, "data holds a number that is no finite double");
+    }
+    if (!AT(p, end, ",\"meta\":{"))
+        goto other;
+    q = p + 8;
+    p = meta(r, q + 1);
+    if (!p)
+        return NULL;
+    set_span(r, BQ_FIELD_META, q, p);
+    if (AT(p, end, ",\"attempts\":") && (q = canonical_int(r, p + 12, BQ_FIELD_ATTEMPTS)))
+        p = q;
+other:
+    if (p == end)
+        return bq_scan_fault(&r->s, p, "the body ends inside a container");
+    return members(r, p, true, ROOT_RULES, 1);
 }
 
 /* ---- the verdict ----------------------------------------------------------------------------------------------- */
@@ -340,8 +480,8 @@ bq_verdict bq_envelope_decode(bq_envelope *env, const void *body, size_t len)
     if (p == end || *p != '{' || end[-1] != '}')
         return judge_other(env);
 
-    reader r = {.s = {end, NULL, "", 0}, .env = env, .base = base};
-    const uint8_t *after = members(&r, p, ROOT_RULES, 1);
+    reader r = {.s = {end, NULL, "", 0}, .env = env, .base = base, .safe = bq_walk_safe(base, end)};
+    const uint8_t *after = root(&r, p + 1);
     if (after && after != end)
         after = bq_scan_fault(&r.s, after, "trailing bytes after the value");
     if (!after || (r.s.seen & BQ_SCAN_HIGH)) {

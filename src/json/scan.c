@@ -8,23 +8,27 @@
 
 #include <string.h>
 
-#include "base/utf8.h"
+#include "json/walk.h"
 
+/* clang-format off */
 #define S BQ_CLASS_STOP
 #define H BQ_CLASS_HIGH
 #define W (BQ_CLASS_SPACE | BQ_CLASS_STOP)
 #define B BQ_CLASS_SPACE
 #define D BQ_CLASS_DIGIT
+#define M BQ_CLASS_MINUS
+#define F BQ_CLASS_FRACTION
+#define X BQ_CLASS_ESCAPE
 #define H16 H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H
 const uint8_t bq_scan_class[256] = {
-    S,   S,   S,   S,   S,   S,   S,   S,   S, W, W, S, S, W, S, S, /* 00 */
-    S,   S,   S,   S,   S,   S,   S,   S,   S, S, S, S, S, S, S, S, /* 10 */
-    B,   0,   S,   0,   0,   0,   0,   0,   0, 0, 0, 0, 0, 0, 0, 0, /* 20: space, quote */
-    D,   D,   D,   D,   D,   D,   D,   D,   D, D, 0, 0, 0, 0, 0, 0, /* 30 */
-    0,   0,   0,   0,   0,   0,   0,   0,   0, 0, 0, 0, 0, 0, 0, 0, /* 40 */
-    0,   0,   0,   0,   0,   0,   0,   0,   0, 0, 0, 0, S, 0, 0, 0, /* 50: backslash */
-    0,   0,   0,   0,   0,   0,   0,   0,   0, 0, 0, 0, 0, 0, 0, 0, /* 60 */
-    0,   0,   0,   0,   0,   0,   0,   0,   0, 0, 0, 0, 0, 0, 0, 0, /* 70 */
+    S, S, S, S, S, S, S, S, S, W, W, S, S, W, S, S,     /* 00: TAB, LF, CR */
+    S, S, S, S, S, S, S, S, S, S, S, S, S, S, S, S,     /* 10 */
+    B, 0, S | X, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, M, F, X, /* 20: space " - . / */
+    D, D, D, D, D, D, D, D, D, D, 0, 0, 0, 0, 0, 0,     /* 30 */
+    0, 0, 0, 0, 0, F, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,     /* 40: E */
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, S | X, 0, 0, 0, /* 50: \ */
+    0, 0, X, 0, 0, F, X, 0, 0, 0, 0, 0, 0, 0, X, 0,     /* 60: b e f n */
+    0, 0, X, 0, X, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,     /* 70: r t */
     H16, H16, H16, H16, H16, H16, H16, H16,
 };
 #undef S
@@ -32,7 +36,22 @@ const uint8_t bq_scan_class[256] = {
 #undef W
 #undef B
 #undef D
+#undef M
+#undef F
+#undef X
 #undef H16
+#define N10 N, N, N, N, N, N, N, N, N, N, N, N, N, N, N, N
+#define N -1
+const int8_t bq_scan_hex[256] = {
+    N10, N10, N10,
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, N, N, N, N, N, N,
+    N, 10, 11, 12, 13, 14, 15, N, N, N, N, N, N, N, N, N, N10,
+    N, 10, 11, 12, 13, 14, 15, N, N, N, N, N, N, N, N, N, N10,
+    N10, N10, N10, N10, N10, N10, N10, N10,
+};
+#undef N10
+#undef N
+/* clang-format on */
 
 const uint8_t *bq_scan_fault(bq_scan *s, const uint8_t *at, const char *reason)
 {
@@ -43,122 +62,238 @@ const uint8_t *bq_scan_fault(bq_scan *s, const uint8_t *at, const char *reason)
 
 /* ---- strings ------------------------------------------------------------------------------------------------- */
 
-static int hex_value(uint8_t c)
-{
-    if (bq_is_digit(c))
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Four hex digits, or -1. Stops at the first byte that is none, so the sentinel bounds it. */
-static int hex4(const uint8_t *p)
+static inline int hex4(const uint8_t *p)
 {
-    int value = 0;
-    for (int i = 0; i < 4; i++) {
-        int digit = hex_value(p[i]);
-        if (digit < 0)
-            return -1;
-        value = value << 4 | digit;
-    }
-    return value;
+    int a = bq_scan_hex[p[0]], b, c, d;
+    if (a < 0 || (b = bq_scan_hex[p[1]]) < 0 || (c = bq_scan_hex[p[2]]) < 0 || (d = bq_scan_hex[p[3]]) < 0)
+        return -1;
+    return a << 12 | b << 8 | c << 4 | d;
 }
 
-const uint8_t *bq_scan_escapes(bq_scan *s, const uint8_t *p)
+/* A run of \u escapes, from the first backslash on. */
+static const uint8_t *scan_unicode_escapes(bq_scan *s, const uint8_t *p)
 {
     do {
-        switch (p[1]) {
-        case '"':
-        case '\\':
-        case '/':
-        case 'b':
-        case 'f':
-        case 'n':
-        case 'r':
-        case 't': p += 2; break;
-        case 'u': {
-            int unit = hex4(p + 2);
-            if (unit < 0)
-                return bq_scan_fault(s, p, "a \\u escape without four hexadecimal digits");
+        int unit = hex4(p + 2);
+        if (unit < 0)
+            return bq_scan_fault(s, p, "a \\u escape without four hexadecimal digits");
+        p += 6;
+        if (BQ_LIKELY((unit & 0xF800) != 0xD800))
+            continue;
+        if (unit < 0xDC00 && p != s->end && p[0] == '\\' && p[1] == 'u' && (hex4(p + 2) & 0xFC00) == 0xDC00)
             p += 6;
-            if ((unit & 0xF800) != 0xD800)
-                break;
-            if (unit >= 0xDC00 || p == s->end || p[0] != '\\' || p[1] != 'u') {
-                s->seen |= BQ_SCAN_LONE;
-                break;
-            }
-            int low = hex4(p + 2);
-            if (low < 0)
-                return bq_scan_fault(s, p, "a \\u escape without four hexadecimal digits");
-            if ((low & 0xFC00) == 0xDC00)
-                p += 6;
-            else
-                s->seen |= BQ_SCAN_LONE; /* the next round judges the second escape by itself */
-            break;
-        }
-        default: return bq_scan_fault(s, p, "an unknown escape in a string");
-        }
-    } while (p != s->end && *p == '\\');
+        else
+            s->seen |= BQ_SCAN_LONE; /* what follows is judged by itself */
+    } while (p != s->end && p[0] == '\\' && p[1] == 'u');
     return p;
+}
+
+#if BQ_VEC
+
+/* High bits: what may follow a backslash, `u` left out. */
+static inline bq_vec simple_escapes(bq_vec v)
+{
+    bq_vec bf = bq_vec_equal(bq_vec_or(v, bq_vec_of(4)), bq_vec_of('f'));
+    bq_vec br = bq_vec_equal(bq_vec_or(v, bq_vec_of(16)), bq_vec_of('r'));
+    bq_vec nt = bq_vec_or(bq_vec_equal(v, bq_vec_of('n')), bq_vec_equal(v, bq_vec_of('t')));
+    bq_vec marks = bq_vec_or(bq_vec_equal(v, bq_vec_of('"')), bq_vec_equal(v, bq_vec_of('/')));
+    return bq_vec_or(bq_vec_or(bf, br), bq_vec_or(bq_vec_or(nt, marks), bq_vec_equal(v, bq_vec_of('\\'))));
+}
+
+/* The lanes that a backslash escapes. `first` says whether lane 0 is one, and afterwards whether the block behind
+ * this one begins with one. A run of backslashes escapes every second byte from its second on; adding the runs that
+ * begin on an odd lane to the backslashes carries through each of them, which tells the two kinds of lanes apart. */
+static inline unsigned escaped_lanes(unsigned slashes, unsigned *first)
+{
+    const unsigned even = 0x5555;
+    slashes &= ~*first;
+    unsigned follows = slashes << 1 | *first;
+    unsigned odd_starts = slashes & ~even & ~follows;
+    unsigned carried = odd_starts + slashes;
+    *first = carried >> 16;
+    return (even ^ carried << 1) & follows & 0xFFFF;
+}
+
+/* A string with escapes, 16 bytes at a time and without a branch per escape. Returns where the careful loop goes on:
+ * the closing quote, something that is wrong, or a place near the end. */
+static const uint8_t *scan_blocks(bq_scan *s, const uint8_t *p)
+{
+    const uint8_t *const end = s->end;
+    bq_highs highs = BQ_HIGHS_NONE;
+    unsigned first = 0;
+    while (end - p > 16) {
+        bq_vec v = bq_vec_load(p);
+        unsigned escaped = first;
+        unsigned stops = bq_vec_bits(bq_vec_stops(v)), slashes = bq_vec_bits(bq_vec_equal(v, bq_vec_of('\\')));
+        highs = bq_vec_or(highs, v);
+        if (slashes)
+            escaped = escaped_lanes(slashes, &first);
+        else
+            first = 0;
+        /* What stops: a quote or control character that is not escaped, an escaped byte that is no simple escape. */
+        stops = (stops & ~slashes & ~escaped) | (escaped & ~bq_vec_bits(simple_escapes(v)));
+        if (BQ_LIKELY(!stops)) {
+            p += 16;
+            continue;
+        }
+        unsigned i = (unsigned)__builtin_ctz(stops);
+        p += i;
+        first = 0;
+        if (!(escaped >> i & 1))
+            break;
+        p--;
+        if (p[1] != 'u' || !(p = scan_unicode_escapes(s, p)))
+            break;
+    }
+    if (bq_highs_any(highs))
+        s->seen |= BQ_SCAN_HIGH;
+    return p ? p - first : NULL; /* back to a backslash whose other half comes later */
+}
+#endif
+
+const uint8_t *bq_walk_rest(bq_scan *s, const uint8_t *p, bool *escaped)
+{
+    unsigned highs = 0;
+#if BQ_VEC
+    if (p != s->end && *p == '\\') {
+        *escaped = true;
+        p = scan_blocks(s, p);
+        if (!p)
+            return NULL;
+    }
+#endif
+    for (;;) {
+        while (p != s->end && !(bq_scan_class[*p] & BQ_CLASS_STOP))
+            highs |= *p++;
+        if (p == s->end)
+            return bq_scan_fault(s, p, "a string that does not end");
+        if (*p == '"')
+            break;
+        if (*p != '\\')
+            return bq_scan_fault(s, p, "a raw control character in a string");
+        *escaped = true;
+        if (bq_scan_class[p[1]] & BQ_CLASS_ESCAPE)
+            p += 2;
+        else if (p[1] != 'u')
+            return bq_scan_fault(s, p, "an unknown escape in a string");
+        else if (!(p = scan_unicode_escapes(s, p)))
+            return NULL;
+    }
+    if (highs & 0x80)
+        s->seen |= BQ_SCAN_HIGH;
+    return p;
+}
+
+const uint8_t *bq_walk_blanks(const uint8_t *p, const uint8_t *safe)
+{
+    /* A line end and its indentation. The same few lengths come again and again: as with names, a jump for each. */
+    if (*p == '\r') {
+        p++;
+        BQ_FORGET(p);
+    }
+    if (*p == '\n') {
+        p++;
+        BQ_FORGET(p);
+    }
+    while (p < safe) {
+#if BQ_VEC
+        bq_vec_mask mask = bq_vec_high(bq_vec_without(bq_vec_of(0x80), bq_vec_equal(bq_vec_load(p), bq_vec_of(' '))));
+#define CASE(i)                                                                                                        \
+    case i:                                                                                                            \
+        p += (i);                                                                                                      \
+        BQ_FORGET(p);                                                                                                  \
+        goto stop;
+        if (BQ_LIKELY(mask)) {
+            switch (bq_vec_first(mask)) {
+                BQ_SIXTEEN(CASE)
+            default: __builtin_unreachable();
+            }
+        }
+#undef CASE
+        p += 16;
+#else
+        break;
+#endif
+    }
+stop:
+    BQ_FORGET(p);
+    return *p > ' ' ? p : bq_scan_space(p);
+}
+
+const uint8_t *bq_walk_colon(bq_scan *s, const uint8_t *p)
+{
+    p = bq_scan_space(p);
+    if (*p != ':')
+        return bq_scan_fault(s, p, "a member name without a colon");
+    return p + 1;
 }
 
 const uint8_t *bq_scan_string(bq_scan *s, const uint8_t *p, bool *escaped)
 {
-    for (;;) {
-        while (p != s->end && !(bq_scan_class[*p] & BQ_CLASS_STOP)) {
-            if (*p >= 0x80)
-                s->seen |= BQ_SCAN_HIGH;
-            p++;
-        }
-        if (p == s->end)
-            return bq_scan_fault(s, p, "a string that does not end");
-        if (*p == '"')
-            return p;
-        if (*p != '\\')
-            return bq_scan_fault(s, p, "a raw control character in a string");
-        *escaped = true;
-        p = bq_scan_escapes(s, p);
-        if (!p)
-            return NULL;
-    }
+    bq_highs highs = BQ_HIGHS_NONE;
+    p = bq_walk_string(s, p, bq_walk_safe(p, s->end), &highs, escaped);
+    if (bq_highs_any(highs))
+        s->seen |= BQ_SCAN_HIGH;
+    return p;
 }
 
 /* ---- numbers --------------------------------------------------------------------------------------------------- */
 
-const uint8_t *bq_scan_number(bq_scan *s, const uint8_t *p, bool *integer)
+static const uint8_t *digits_end(const uint8_t *p)
 {
-    if (*p == '-')
+    while (bq_is_digit(*p))
         p++;
-    if (!bq_is_digit(*p))
-        return bq_scan_fault(s, p, "a minus sign without a digit");
-    if (*p == '0') {
-        p++;
-        if (bq_is_digit(*p))
-            return bq_scan_fault(s, p, "a number with a leading zero");
-    } else {
-        while (bq_is_digit(*p))
-            p++;
-    }
+    return p;
+}
+
+const uint8_t *bq_walk_long_number(bq_scan *s, const uint8_t *p, bool finite, bool *integer)
+{
+    const uint8_t *start = p;
+    bool exponent = false;
     *integer = true;
+    if (*p == '-' && !bq_is_digit(*++p))
+        return bq_scan_fault(s, p, "a minus sign without a digit");
+    if (*p == '0' && bq_is_digit(p[1]))
+        return bq_scan_fault(s, p, "a number with a leading zero");
+    p = digits_end(p);
     if (*p == '.') {
         *integer = false;
-        p++;
-        if (!bq_is_digit(*p))
+        if (!bq_is_digit(*++p))
             return bq_scan_fault(s, p, "a decimal point without a digit");
-        while (bq_is_digit(*p))
-            p++;
+        p = digits_end(p);
     }
-    if ((*p | 0x20) == 'e') {
+    if (*p == 'e' || *p == 'E') {
+        exponent = true;
         *integer = false;
         p++;
         if (*p == '+' || *p == '-')
             p++;
         if (!bq_is_digit(*p))
             return bq_scan_fault(s, p, "an exponent without a digit");
-        while (bq_is_digit(*p))
-            p++;
+        p = digits_end(p);
     }
+    /* Up to 308 characters without an exponent are below 10^308. */
+    if (finite && (exponent || p - start > 308) && !bq_scan_finite(start, (size_t)(p - start)))
+        s->seen |= BQ_SCAN_NONFINITE;
     return p;
+}
+
+const uint8_t *bq_scan_number(bq_scan *s, const uint8_t *p, bool *integer)
+{
+    return bq_walk_long_number(s, p, false, integer);
+}
+
+const uint8_t *bq_walk_short_literal(bq_scan *s, const uint8_t *p)
+{
+    static const char *const WORDS[] = {"null", "true", "false"};
+    size_t left = (size_t)(s->end - p);
+    for (size_t i = 0; i < sizeof WORDS / sizeof WORDS[0]; i++) {
+        size_t n = strlen(WORDS[i]);
+        if (left >= n && memcmp(p, WORDS[i], n) == 0)
+            return p + n;
+    }
+    return bq_scan_fault(s, p, "a byte that begins no value");
 }
 
 bool bq_scan_int64(const uint8_t *p, size_t len, int64_t *out)
@@ -244,122 +379,12 @@ bool bq_scan_finite(const uint8_t *p, size_t len)
 
 /* ---- any value ------------------------------------------------------------------------------------------------- */
 
-typedef struct nesting {
-    uint64_t bits;  /* bit 0: the innermost container is an object */
-    unsigned depth; /* containers open in this value */
-    unsigned limit; /* how many may be */
-    uint64_t spilled[BQ_JSON_DEPTH / 64 + 1];
-} nesting;
-
-static inline bool nest(nesting *n, bool object)
-{
-    if (n->depth == n->limit)
-        return false;
-    n->bits = n->bits << 1 | object;
-    n->depth++;
-    if (n->depth % 64 == 0)
-        n->spilled[n->depth / 64 - 1] = n->bits;
-    return true;
-}
-
-static inline void unnest(nesting *n)
-{
-    n->depth--;
-    n->bits >>= 1;
-    if (n->depth % 64 == 0 && n->depth != 0)
-        n->bits = n->spilled[n->depth / 64 - 1];
-}
-
-static const uint8_t *scan_literal(bq_scan *s, const uint8_t *p, const char *word, size_t len)
-{
-    for (size_t i = 1; i < len; i++) {
-        if (p[i] != (uint8_t)word[i])
-            return bq_scan_fault(s, p, "an unknown literal");
-    }
-    return p + len;
-}
-
-static const uint8_t *scan_scalar(bq_scan *s, const uint8_t *p, bool finite)
-{
-    bool flag = false;
-    switch (*p) {
-    case '"': p = bq_scan_string(s, p + 1, &flag); return p ? p + 1 : NULL;
-    case 't': return scan_literal(s, p, "true", 4);
-    case 'f': return scan_literal(s, p, "false", 5);
-    case 'n': return scan_literal(s, p, "null", 4);
-    default: break;
-    }
-    if (*p != '-' && !bq_is_digit(*p))
-        return bq_scan_fault(s, p, "a byte that begins no value");
-    const uint8_t *q = bq_scan_number(s, p, &flag);
-    if (finite && q && !bq_scan_finite(p, (size_t)(q - p)))
-        s->seen |= BQ_SCAN_NONFINITE;
-    return q;
-}
-
-/* The key and colon of a member; returns the value's first byte. */
-static const uint8_t *scan_key(bq_scan *s, const uint8_t *p)
-{
-    bool escaped = false;
-    if (*p != '"')
-        return bq_scan_fault(s, p, "an object member without a name");
-    p = bq_scan_string(s, p + 1, &escaped);
-    if (!p)
-        return NULL;
-    p = bq_scan_space(p + 1);
-    if (*p != ':')
-        return bq_scan_fault(s, p, "a member name without a colon");
-    return bq_scan_space(p + 1);
-}
-
 const uint8_t *bq_scan_value(bq_scan *s, const uint8_t *p, unsigned depth, bool finite)
 {
-    nesting n;
-    n.bits = 0;
-    n.depth = 0;
-    n.limit = BQ_JSON_DEPTH - depth;
-    for (;;) {
-        /* p stands on a value */
-        if (*p == '{' || *p == '[') {
-            bool object = *p == '{';
-            if (!nest(&n, object))
-                return bq_scan_fault(s, p, "more than 10000 nested containers");
-            p = bq_scan_space(p + 1);
-            if (*p != (object ? '}' : ']')) {
-                if (object && !(p = scan_key(s, p)))
-                    return NULL;
-                continue;
-            }
-        } else {
-            p = scan_scalar(s, p, finite);
-            if (!p || n.depth == 0)
-                return p;
-            p = bq_scan_space(p);
-        }
-        /* behind a value inside a container */
-        while (*p == (n.bits & 1 ? '}' : ']')) {
-            unnest(&n);
-            p++;
-            if (n.depth == 0)
-                return p;
-            if (p == s->end)
-                return bq_scan_fault(s, p, "the body ends inside a container");
-            p = bq_scan_space(p);
-        }
-        if (*p != ',')
-            return bq_scan_fault(s, p, "neither a comma nor the container's end after a value");
-        p = bq_scan_space(p + 1);
-        if ((n.bits & 1) && !(p = scan_key(s, p)))
-            return NULL;
-    }
+    return finite ? bq_walk_value(s, p, depth, true) : bq_walk_value(s, p, depth, false);
 }
 
 /* ---- documents ------------------------------------------------------------------------------------------------- */
-
-size_t bq_scan_utf8(const void *text, size_t len)
-{
-    return bq_utf8_invalid(text, len);
-}
 
 static const uint8_t *bare_digits(const uint8_t *p, const uint8_t *end)
 {
@@ -406,16 +431,10 @@ static const uint8_t *scan_bare(bq_scan *s, const uint8_t *p, bool finite)
             s->seen |= BQ_SCAN_NONFINITE;
         return q;
     }
-    static const char *const WORDS[] = {"null", "true", "false"};
-    for (size_t i = 0; i < sizeof WORDS / sizeof WORDS[0]; i++) {
-        size_t n = strlen(WORDS[i]);
-        if (len >= n && memcmp(p, WORDS[i], n) == 0)
-            return p + n;
-    }
     static const char BOM[] = "\xEF\xBB\xBF";
     if (len >= 3 && memcmp(p, BOM, 3) == 0)
         return bq_scan_fault(s, p, "a byte order mark before the value");
-    return bq_scan_fault(s, p, "a byte that begins no value");
+    return bq_walk_short_literal(s, p);
 }
 
 /* An object or array that is the whole document. When the last byte is no sentinel the document is wrong for sure;

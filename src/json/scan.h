@@ -36,11 +36,15 @@ typedef struct bq_scan {
 /* ---- tokens: `p` stands on the first byte; they return what follows the token, NULL at a fault ------------------ */
 
 extern const uint8_t bq_scan_class[256];
+extern const int8_t bq_scan_hex[256]; /* -1: no hexadecimal digit */
 enum {
     BQ_CLASS_STOP = 1 << 0,  /* ends plain text in a string: `"`, `\` and U+0000-U+001F */
     BQ_CLASS_HIGH = 1 << 1,  /* above 0x7F */
     BQ_CLASS_SPACE = 1 << 2, /* JSON's white space: space, TAB, LF, CR */
     BQ_CLASS_DIGIT = 1 << 3,
+    BQ_CLASS_MINUS = 1 << 4,
+    BQ_CLASS_FRACTION = 1 << 5, /* `.`, `e`, `E`: the number is no integer */
+    BQ_CLASS_ESCAPE = 1 << 6,   /* what may follow a backslash, `u` left out */
 };
 
 static inline bool bq_is_digit(uint8_t c)
@@ -57,9 +61,6 @@ static inline const uint8_t *bq_scan_space(const uint8_t *p)
 
 /* Notes the fault; always NULL. */
 const uint8_t *bq_scan_fault(bq_scan *s, const uint8_t *at, const char *reason);
-
-/* A run of escapes, from the first backslash on. */
-const uint8_t *bq_scan_escapes(bq_scan *s, const uint8_t *p);
 
 /* A string from behind its opening quote; returns its closing quote. `escaped` is set when it holds an escape. */
 const uint8_t *bq_scan_string(bq_scan *s, const uint8_t *p, bool *escaped);
