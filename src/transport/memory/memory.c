@@ -28,8 +28,9 @@
 #include <sys/eventfd.h>
 #endif
 
-/* Operations accepted and not reaped, at most; the rest waits with the caller. */
+/* Operations accepted and not reaped, at most; the rest waits with the caller. Publishes leave some of it alone. */
 #define OPS_MAX 8192
+#define SETTLE_ROOM 2048
 /* Deliveries kept for reuse. */
 #define SPARE_MAX 256
 
@@ -66,7 +67,6 @@ typedef struct mem_transport {
     size_t spare_count;
     mem_queue *last_queue; /* most publishes go where the one before went */
     size_t next_queue;     /* whose turn it is */
-    bool offered;          /* `prepare` has said that there is something, and `take` has not been called since */
     mem_done done[OPS_MAX];
     size_t done_head, done_count;
 } mem_transport;
@@ -365,17 +365,18 @@ static bq_status carry_out(mem_transport *t, bq_op *op)
 static size_t mem_submit(void *state, bq_op *const *ops, size_t count)
 {
     mem_transport *t = state;
-    if (count > OPS_MAX - t->done_count)
-        count = OPS_MAX - t->done_count;
+    size_t i = 0;
     pthread_mutex_lock(&t->store->mutex);
-    for (size_t i = 0; i < count; i++) {
+    for (; i < count; i++) {
+        if (t->done_count >= (ops[i]->kind == BQ_OP_PUBLISH ? OPS_MAX - SETTLE_ROOM : OPS_MAX))
+            break;
         mem_delivery *d = delivery_of(ops[i]->in);
         if (d)
             d->ops++;
         t->done[(t->done_head + t->done_count++) % OPS_MAX] = (mem_done){ops[i], carry_out(t, ops[i])};
     }
     pthread_mutex_unlock(&t->store->mutex);
-    return count;
+    return i;
 }
 
 static void explain(bq_completion *completion)
@@ -422,16 +423,14 @@ static size_t mem_prepare(void *state, size_t want, struct pollfd *fds, size_t m
     int64_t due = BQ_NEVER, now = now_of(t);
     if (t->done_count > 0 || !t->announced)
         due = now;
-    if (due != now && want > 0 && hungry(t) && !t->offered) {
+    if (due != now && want > 0 && hungry(t)) {
         pthread_mutex_lock(&t->store->mutex);
         for (size_t i = 0; i < t->waiter.queue_count; i++) {
             int64_t next = bq_mem_next_due(t->waiter.queues[i]);
             if (next < due)
                 due = next;
         }
-        /* A runtime that is pausing is told once: neither polling nor publishers wake it again until it takes. */
-        t->offered = due <= now;
-        t->waiter.asleep = !t->offered;
+        t->waiter.asleep = due > now;
         pthread_mutex_unlock(&t->store->mutex);
     }
     if (due < *deadline_ms)
@@ -490,8 +489,6 @@ static size_t mem_take(void *state, bq_incoming **out, size_t max)
 {
     mem_transport *t = state;
     const mem_options *options = t->config->options;
-    if (max > 0)
-        t->offered = false;
     if (!hungry(t))
         return 0;
     size_t room = t->config->prefetch - t->held_count, count = 0;
