@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/rand.h"
 #include "base/utf8.h"
+#include "contract/props.h"
 #include "contract/splice.h"
 
 static bq_status check_text(const char *what, bq_str text, bq_error *err)
@@ -147,7 +148,7 @@ bq_status bq_envelope_make(const bq_envelope_spec *given, bq_buf *out, bq_error 
     if (status != BQ_OK)
         return status;
     size_t before = out->len;
-    bq_buf_reserve(out, 320 + spec->urn.len + spec->data.len + spec->queue.len + spec->meta_extra.len);
+    bq_buf_hint(out, 320 + spec->urn.len + spec->data.len + spec->queue.len + spec->meta_extra.len);
     status = add_envelope(spec, out, err);
     if (out->failed)
         return bq_splice_finish(out, before, err);

@@ -14,9 +14,10 @@
 
 #define DECIMAL_MAX 20 /* "-9223372036854775808" */
 
-bq_status bq_scratch_reserve(const bq_envelope *env, bq_buf *scratch)
+/* Room in `scratch` for every text that will be taken out of `env`, so that none of them moves another. */
+static bq_status reserve_texts(const bq_envelope *env, bq_buf *scratch)
 {
-    /* Two texts may be taken out of one member (identity and its alias), and each number needs its digits. */
+    /* The identity may be taken twice, and has a span of its own beside that of its member. */
     size_t total = 2 * (DECIMAL_MAX + 1);
     for (unsigned i = 0; bq_is_object(env) && i < BQ_FIELD_COUNT_; i++) {
         if (env->escaped >> i & 1)
@@ -100,7 +101,7 @@ bq_status bq_project(const bq_binding *binding, const bq_envelope *env, int64_t 
                      size_t *count, bq_buf *scratch, bq_error *err)
 {
     *count = 0;
-    bq_status status = bq_scratch_reserve(env, scratch);
+    bq_status status = reserve_texts(env, scratch);
     if (status != BQ_OK)
         return bq_fail_buffer(err, status);
     for (size_t i = 0; i < binding->projection_count; i++) {

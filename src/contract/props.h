@@ -6,6 +6,7 @@
 
 #include <babelqueue/binding.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 
 /* "string, binary and symbol values are all read" (contract 5), and an SQS Number is text too. */
@@ -22,8 +23,12 @@ static inline bool bq_is_object(const bq_envelope *env)
            env->verdict == BQ_VERDICT_POISON_TYPE || env->verdict == BQ_VERDICT_POISON_IDENTITY;
 }
 
-/* Room in `scratch` for every text that a function may take out of `env`, so that none of them moves another. */
-bq_status bq_scratch_reserve(const bq_envelope *env, bq_buf *scratch);
+/* Room for about `extra` more bytes in one go. Only a hint: where a ceiling is near, the appends decide. */
+static inline void bq_buf_hint(bq_buf *buf, size_t extra)
+{
+    if (buf->max == 0 || (buf->len <= buf->max && extra <= buf->max - buf->len))
+        bq_buf_reserve(buf, extra);
+}
 
 /* A buffer that could not take more: NOMEM, or DATA at its ceiling. */
 static inline bq_status bq_fail_buffer(bq_error *err, bq_status status)

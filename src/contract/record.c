@@ -103,7 +103,7 @@ static void wrap(const bq_envelope *env, const bq_dead_letter *dl, bq_buf *out)
 bq_status bq_record_poison(const bq_envelope *env, const bq_dead_letter *dl, unsigned flags, bq_buf *out, bq_error *err)
 {
     size_t before = out->len;
-    bq_buf_reserve(out, env->len + bq_dead_letter_size(dl));
+    bq_buf_hint(out, env->len + bq_dead_letter_size(dl));
     if (can_splice(env, flags))
         splice(env, dl, out);
     else

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "contract/props.h"
 #include "contract/splice.h"
 
 typedef struct rewrite {
@@ -208,7 +209,7 @@ static bq_status run(const bq_envelope *env, int64_t attempts, bool drop_dead_le
     size_t before = out->len;
     rewrite w = {.env = env, .s = {env->body, 0, out}, .drop_dead_letter = drop_dead_letter, .dl = dl};
     set_digits(&w, attempts);
-    bq_buf_reserve(out, env->len + 40 + (dl ? bq_dead_letter_size(dl) : 0));
+    bq_buf_hint(out, env->len + 40 + (dl ? bq_dead_letter_size(dl) : 0));
     if (is_plain(&w)) {
         rewrite_plain(&w);
     } else {
