@@ -296,92 +296,11 @@ const uint8_t *bq_walk_short_literal(bq_scan *s, const uint8_t *p)
     return bq_scan_fault(s, p, "a byte that begins no value");
 }
 
-bool bq_scan_int64(const uint8_t *p, size_t len, int64_t *out)
-{
-    bool negative = len > 0 && *p == '-';
-    p += negative;
-    len -= negative;
-    if (len == 0 || len > 19)
-        return false;
-    uint64_t value = 0;
-    for (size_t i = 0; i < len; i++) {
-        if (!bq_is_digit(p[i]))
-            return false;
-        value = value * 10 + (uint64_t)(p[i] - '0'); /* 19 digits always fit 64 bits */
-    }
-    if (value > (uint64_t)INT64_MAX + negative)
-        return false;
-    if (out)
-        *out = negative ? (int64_t)(0 - value) : (int64_t)value;
-    return true;
-}
-
-/* 2^1024 - 2^970: halfway between the largest finite double and the next step. At or above it a number rounds to
- * infinity (ties go to the even significand, which is the infinite one). */
-static const char THRESHOLD[] = "17976931348623158079372897140530341507993413271003782693617377898044"
-                                "49682927647509466490179775872070963302864166928879109465555478519404"
-                                "02630657488671505820681908902000708383676273854845817711531764475730"
-                                "27006985557136695962284291481986083493647529271907416844436551070434"
-                                "2711559699508093042880";
-enum { THRESHOLD_DIGITS = sizeof THRESHOLD - 1, THRESHOLD_EXPONENT = THRESHOLD_DIGITS - 1 };
-
-/* The exponent part, saturated well outside of what a body's digits could balance. */
-static int64_t exponent_at(const uint8_t *p, const uint8_t *end)
-{
-    const int64_t limit = INT64_MAX / 4;
-    bool negative = *p == '-';
-    int64_t value = 0;
-    for (p += *p == '-' || *p == '+'; p < end; p++)
-        value = value >= limit / 10 ? limit : value * 10 + (*p - '0');
-    return negative ? -value : value;
-}
-
-/* Compares the digits from the first non-zero one on (a point between them is skipped) with the threshold. */
-static bool below_threshold(const uint8_t *p, const uint8_t *end)
-{
-    for (size_t i = 0; i < THRESHOLD_DIGITS; i++) {
-        if (p < end && *p == '.')
-            p++;
-        uint8_t digit = p < end ? *p++ : '0';
-        if (digit != (uint8_t)THRESHOLD[i])
-            return digit < (uint8_t)THRESHOLD[i];
-    }
-    return false;
-}
-
-bool bq_scan_finite(const uint8_t *p, size_t len)
-{
-    const uint8_t *end = p + len;
-    p += len > 0 && *p == '-';
-    const uint8_t *point = NULL, *first = NULL, *exponent = NULL, *q = p;
-    for (; q < end; q++) {
-        if (*q == '.')
-            point = q;
-        else if (!bq_is_digit(*q))
-            break;
-        else if (!first && *q != '0')
-            first = q;
-    }
-    const uint8_t *mantissa_end = q;
-    if (q < end)
-        exponent = q + 1;
-    if (!first)
-        return true; /* zero, whatever its exponent */
-    if (!point)
-        point = mantissa_end;
-    int64_t leading = first < point ? point - first - 1 : point - first; /* decimal exponent of the first digit */
-    if (exponent)
-        leading += exponent_at(exponent, end);
-    if (leading != THRESHOLD_EXPONENT)
-        return leading < THRESHOLD_EXPONENT;
-    return below_threshold(first, mantissa_end);
-}
-
 /* ---- any value ------------------------------------------------------------------------------------------------- */
 
 const uint8_t *bq_scan_value(bq_scan *s, const uint8_t *p, unsigned depth, bool finite)
 {
-    return finite ? bq_walk_value(s, p, depth, true) : bq_walk_value(s, p, depth, false);
+    return finite ? bq_walk_value(s, p, depth, true, NULL) : bq_walk_value(s, p, depth, false, NULL);
 }
 
 /* ---- documents ------------------------------------------------------------------------------------------------- */
@@ -437,9 +356,14 @@ static const uint8_t *scan_bare(bq_scan *s, const uint8_t *p, bool finite)
     return bq_walk_short_literal(s, p);
 }
 
+static const uint8_t *scan_any(bq_scan *s, const uint8_t *p, bool finite, bq_tape *tape)
+{
+    return tape ? bq_scan_tape(s, p, tape) : bq_scan_value(s, p, 0, finite);
+}
+
 /* An object or array that is the whole document. When the last byte is no sentinel the document is wrong for sure;
  * scanning up to the last byte that is one tells where. */
-static const uint8_t *scan_container(bq_scan *s, const uint8_t *p, bool finite)
+static const uint8_t *scan_container(bq_scan *s, const uint8_t *p, bool finite, bq_tape *tape)
 {
     const uint8_t *end = s->end, *last = end;
     while (last > p && last[-1] != '}' && last[-1] != ']')
@@ -447,32 +371,38 @@ static const uint8_t *scan_container(bq_scan *s, const uint8_t *p, bool finite)
     if (last == p)
         return bq_scan_fault(s, end, "the body ends inside a container");
     s->end = last;
-    const uint8_t *q = bq_scan_value(s, p, 0, finite);
+    const uint8_t *q = scan_any(s, p, finite, tape);
     s->end = end;
     if (!q && s->fault == last && last != end)
         s->fault = end;
     return q;
 }
 
-bool bq_scan_document(bq_scanned *out, const void *text, size_t len, bool finite)
+static const uint8_t *scan_root(bq_scan *s, const uint8_t *p, bool finite, bq_tape *tape)
 {
-    const uint8_t *base = text, *p = base, *end = base + len;
+    if (*p == '{' || *p == '[')
+        return scan_container(s, p, finite, tape);
+    if (*p == '"')
+        return s->end[-1] == '"' ? scan_any(s, p, finite, tape)
+                                 : bq_scan_fault(s, s->end, "a string that does not end");
+    if (tape && !bq_tape_put(tape, bq_tape_type(*p), p, false))
+        return bq_scan_fault(s, p, "out of memory");
+    return scan_bare(s, p, finite);
+}
+
+static bool scan_document(bq_scanned *out, const uint8_t *base, size_t len, bool finite, bq_tape *tape)
+{
+    const uint8_t *p = base, *end = base + len, *q;
     bq_scan s = {NULL, NULL, "", 0};
     while (end > p && (bq_scan_class[end[-1]] & BQ_CLASS_SPACE))
         end--;
     while (p < end && (bq_scan_class[*p] & BQ_CLASS_SPACE))
         p++;
     s.end = end;
-    const uint8_t *q;
-    if (p == end) {
+    if (p == end)
         q = bq_scan_fault(&s, p, len ? "nothing but white space" : "empty");
-    } else if (*p == '{' || *p == '[') {
-        q = scan_container(&s, p, finite);
-    } else if (*p == '"') {
-        q = end[-1] == '"' ? bq_scan_value(&s, p, 0, finite) : bq_scan_fault(&s, end, "a string that does not end");
-    } else {
-        q = scan_bare(&s, p, finite);
-    }
+    else
+        q = scan_root(&s, p, finite, tape);
     if (q && q != end)
         q = bq_scan_fault(&s, q, "trailing bytes after the value");
     *out = (bq_scanned){q != NULL, false, s.seen, (size_t)(p - base), (size_t)(end - p), 0, s.reason};
@@ -488,6 +418,16 @@ bool bq_scan_document(bq_scanned *out, const void *text, size_t len, bool finite
         }
     }
     return out->ok;
+}
+
+bool bq_scan_document(bq_scanned *out, const void *text, size_t len, bool finite)
+{
+    return scan_document(out, text ? text : "", len, finite, NULL);
+}
+
+bool bq_scan_document_tape(bq_scanned *out, const void *text, size_t len, bq_tape *tape)
+{
+    return scan_document(out, text ? text : "", len, false, tape);
 }
 
 /* ---- tokens that were already judged --------------------------------------------------------------------------- */
@@ -568,7 +508,7 @@ size_t bq_scan_unescape(const uint8_t *p, size_t len, char *out, bool *lone)
     return n;
 }
 
-bool bq_scan_is(const uint8_t *p, size_t len, bq_str name)
+static bool is_name(const uint8_t *p, size_t len, bq_str name, bool pointer)
 {
     const uint8_t *end = p + len;
     size_t n = 0;
@@ -580,7 +520,12 @@ bool bq_scan_is(const uint8_t *p, size_t len, bq_str name)
             bool lone = false;
             units = put_utf8(read_escape(p, end, &used, &lone), unit);
             if (lone)
-                return false; /* no name of ours, and equal to no text */
+                return false; /* no text at all */
+        }
+        if (pointer && (unit[0] == '~' || unit[0] == '/')) {
+            unit[1] = unit[0] == '~' ? '0' : '1';
+            unit[0] = '~';
+            units = 2;
         }
         if (units > name.len - n || memcmp(unit, name.ptr + n, units) != 0)
             return false;
@@ -588,6 +533,16 @@ bool bq_scan_is(const uint8_t *p, size_t len, bq_str name)
         p += used;
     }
     return n == name.len;
+}
+
+bool bq_scan_is(const uint8_t *p, size_t len, bq_str name)
+{
+    return is_name(p, len, name, false);
+}
+
+bool bq_scan_is_token(const uint8_t *p, size_t len, bq_str token)
+{
+    return is_name(p, len, token, true);
 }
 
 void bq_members_start(bq_members *it, const void *body, size_t len, size_t object)

@@ -86,6 +86,11 @@ typedef struct bq_scanned {
 /* Judges `text`: exactly one JSON value in valid UTF-8. `finite` as above. */
 bool bq_scan_document(bq_scanned *out, const void *text, size_t len, bool finite);
 
+/* The same for a document that gets a tape (tape.c). */
+struct bq_tape;
+bool bq_scan_document_tape(bq_scanned *out, const void *text, size_t len, struct bq_tape *tape);
+const uint8_t *bq_scan_tape(bq_scan *s, const uint8_t *p, struct bq_tape *tape);
+
 /* Offset of the first byte that is no valid UTF-8, or len; quick when there is none. */
 size_t bq_scan_utf8(const void *text, size_t len);
 
@@ -95,11 +100,15 @@ size_t bq_scan_utf8(const void *text, size_t len);
 bool bq_scan_int64(const uint8_t *p, size_t len, int64_t *out);
 /* True when the number literal at `p` is a finite double, by its digits alone. */
 bool bq_scan_finite(const uint8_t *p, size_t len);
+/* The double nearest to the number literal at `p`; false when that is infinite. */
+bool bq_scan_double(const uint8_t *p, size_t len, double *out);
 /* Resolves the escapes of a valid string's inner bytes into `out`, which needs `len` bytes; returns the length.
  * Unpaired surrogate escapes become U+FFFD, and `lone` (may be NULL) is set. */
 size_t bq_scan_unescape(const uint8_t *p, size_t len, char *out, bool *lone);
 /* True when the valid string's inner bytes, escapes resolved, are `name`. */
 bool bq_scan_is(const uint8_t *p, size_t len, bq_str name);
+/* The same for a token of a JSON Pointer, where ~ is written ~0 and / ~1. */
+bool bq_scan_is_token(const uint8_t *p, size_t len, bq_str token);
 
 /* Walks the members of a valid object, in order, without a tape: for rewriting it. */
 typedef struct bq_member {

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "json/scan.h"
+#include "json/tape.h"
 #include "json/vec.h"
 
 /* Collects whether a string held a byte above 0x7F. */
@@ -183,7 +184,8 @@ BQ_INLINE const uint8_t *bq_walk_bare(bq_scan *s, const uint8_t *p, const uint8_
     return bq_walk_literal(s, p, safe);
 }
 
-BQ_INLINE const uint8_t *bq_walk_value(bq_scan *s, const uint8_t *p, unsigned depth, bool finite)
+/* The grammar. With a tape (a constant NULL or not at each of its two uses) every token is put on it. */
+BQ_INLINE const uint8_t *bq_walk_value(bq_scan *s, const uint8_t *p, unsigned depth, bool finite, bq_tape *tape)
 {
     const uint8_t *const safe = bq_walk_safe(p, s->end);
     uint64_t spilled[BQ_JSON_DEPTH / 64 + 1], bits = 0; /* a bit per open container, 1: object */
@@ -191,16 +193,34 @@ BQ_INLINE const uint8_t *bq_walk_value(bq_scan *s, const uint8_t *p, unsigned de
     const unsigned limit = BQ_JSON_DEPTH - depth;
     bq_highs highs = BQ_HIGHS_NONE;
     bool flag = false;
+    const uint8_t *start;
+
+/* On the tape: a scalar at p; a string or name at p that was read up to `after`. */
+#define PUT(type)                                                                                                      \
+    do {                                                                                                               \
+        if (tape && !bq_tape_put(tape, type, p, false))                                                                \
+            return bq_scan_fault(s, p, "out of memory");                                                               \
+    } while (0)
+#define PUT_STRING(start)                                                                                              \
+    do {                                                                                                               \
+        if (tape && !bq_tape_put(tape, BQ_JSON_STRING, (start)-1, flag))                                               \
+            return bq_scan_fault(s, p, "out of memory");                                                               \
+        flag = false;                                                                                                  \
+    } while (0)
 
     if (*p == '{')
         goto object;
     if (*p == '[')
         goto array;
-    if (*p != '"')
+    if (*p != '"') {
+        PUT(bq_tape_type(*p));
         return bq_walk_bare(s, p, safe, finite);
-    p = bq_walk_string(s, p + 1, safe, &highs, &flag);
+    }
+    start = ++p;
+    p = bq_walk_string(s, p, safe, &highs, &flag);
     if (!p)
         return NULL;
+    PUT_STRING(start);
     p++;
     goto done;
 
@@ -211,6 +231,8 @@ BQ_INLINE const uint8_t *bq_walk_value(bq_scan *s, const uint8_t *p, unsigned de
         bits = bits << 1 | (object);                                                                                   \
         if (BQ_UNLIKELY(++level % 64 == 0))                                                                            \
             spilled[level / 64 - 1] = bits;                                                                            \
+        if (tape && !bq_tape_open(tape, (object) ? BQ_JSON_OBJECT : BQ_JSON_ARRAY, p))                                 \
+            return bq_scan_fault(s, p, "out of memory");                                                               \
     } while (0)
 
 object:
@@ -225,9 +247,11 @@ object:
     }
     p++;
 member: /* behind the opening quote of a name */
+    start = p;
     p = bq_walk_key(s, p, safe, &highs, &flag);
     if (BQ_UNLIKELY(!p))
         return NULL;
+    PUT_STRING(start);
     if (BQ_LIKELY(memcmp(p, "\":", 2) == 0)) {
         p += 2;
         if (BQ_UNLIKELY(*p == ' '))
@@ -239,9 +263,11 @@ member: /* behind the opening quote of a name */
     }
 member_value:
     if (*p == '"') {
-        p = bq_walk_string(s, p + 1, safe, &highs, &flag);
+        start = p + 1;
+        p = bq_walk_string(s, start, safe, &highs, &flag);
         if (BQ_UNLIKELY(!p))
             return NULL;
+        PUT_STRING(start);
         if (BQ_LIKELY(memcmp(p, "\",", 2) == 0 && p[2] == '"')) {
             p += 3;
             goto member;
@@ -257,6 +283,7 @@ member_value:
             if (*p > ' ')
                 goto member_value;
         }
+        PUT(bq_tape_type(*p));
         p = bq_walk_bare(s, p, safe, finite);
         if (BQ_UNLIKELY(!p))
             return NULL;
@@ -289,15 +316,18 @@ array:
         goto close;
 element:
     if (*p == '"') {
-        p = bq_walk_string(s, p + 1, safe, &highs, &flag);
+        start = p + 1;
+        p = bq_walk_string(s, start, safe, &highs, &flag);
         if (BQ_UNLIKELY(!p))
             return NULL;
+        PUT_STRING(start);
         p++;
     } else if (*p == '{') {
         goto object;
     } else if (*p == '[') {
         goto array;
     } else {
+        PUT(bq_tape_type(*p));
         p = bq_walk_bare(s, p, safe, finite);
         if (BQ_UNLIKELY(!p))
             return NULL;
@@ -318,6 +348,8 @@ after_element:
     return bq_scan_fault(s, p, "neither a comma nor a closing bracket after an element");
 
 close:
+    if (tape && !bq_tape_close(tape, p))
+        return bq_scan_fault(s, p, "out of memory");
     p++;
     bits >>= 1;
     if (--level == 0)
@@ -335,6 +367,8 @@ done:
         s->seen |= BQ_SCAN_HIGH;
     return p;
 #undef OPEN
+#undef PUT
+#undef PUT_STRING
 }
 
 #endif

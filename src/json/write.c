@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/error.h"
 #include "json/scan.h"
 
 /* Appends the escape of one control character, quote or backslash. */
@@ -86,4 +87,26 @@ bq_status bq_json_add_int(bq_buf *out, int64_t value)
     if (value < 0)
         digits[--at] = '-';
     return bq_buf_add(out, digits + at, sizeof digits - at);
+}
+
+bq_status bq_json_add_compact(bq_buf *out, bq_str value, bq_error *err)
+{
+    bq_scanned scanned;
+    if (!bq_scan_document(&scanned, value.ptr, value.len, false))
+        return bq_fail(err, BQ_DATA, "not valid JSON at byte %zu: %s", scanned.fault, scanned.reason);
+    size_t before = out->len;
+    const uint8_t *p = (const uint8_t *)value.ptr + scanned.off, *end = p + scanned.len;
+    bq_scan s = {end, NULL, "", 0};
+    while (p < end) {
+        const uint8_t *from = p;
+        while (p < end && !(bq_scan_class[*p] & BQ_CLASS_SPACE)) {
+            bool escaped = false;
+            p = *p == '"' ? bq_scan_string(&s, p + 1, &escaped) + 1 : p + 1;
+        }
+        bq_buf_add(out, from, (size_t)(p - from));
+        while (p < end && (bq_scan_class[*p] & BQ_CLASS_SPACE))
+            p++;
+    }
+    bq_status status = finish(out, before);
+    return status == BQ_OK ? BQ_OK : bq_fail_nomem(err);
 }
