@@ -20,7 +20,8 @@
 #include <unistd.h>
 
 #define TICK_MS 250
-#define GRACE_MS 3000 /* between SIGTERM and SIGKILL */
+#define GRACE_MS 3000          /* between SIGTERM and SIGKILL, for one that is too slow */
+#define CANCELLED_GRACE_MS 500 /* ... and when the run ends: less than the consumer waits for its handlers */
 #define LAST_LINE_MAX 1024
 #define EXIT_REJECTED 65
 
@@ -118,7 +119,7 @@ static void check_patience(run *r)
     r->cancelled = !r->timed_out && bq_delivery_cancelled(r->delivery);
     if (r->timed_out || r->cancelled) {
         spawn_signal(&r->child, SIGTERM);
-        r->kill_ms = now + GRACE_MS;
+        r->kill_ms = now + (r->cancelled ? CANCELLED_GRACE_MS : GRACE_MS);
     }
 }
 
