@@ -36,8 +36,9 @@ static const char THRESHOLD[] = "17976931348623158079372897140530341507993413271
                                 "49682927647509466490179775872070963302864166928879109465555478519404"
                                 "02630657488671505820681908902000708383676273854845817711531764475730"
                                 "27006985557136695962284291481986083493647529271907416844436551070434"
-                                "2711559699508093042880";
+                                "2711559699508093042880177904174497792";
 enum { THRESHOLD_DIGITS = sizeof THRESHOLD - 1, THRESHOLD_EXPONENT = THRESHOLD_DIGITS - 1 };
+_Static_assert(THRESHOLD_EXPONENT == 308, "2^1024 - 2^970 has 309 digits");
 
 /* The exponent part, saturated well outside of what a body's digits could balance. */
 static int64_t exponent_at(const uint8_t *p, const uint8_t *end)
