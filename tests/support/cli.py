@@ -49,7 +49,7 @@ class Bq:
         return subprocess.Popen(
             [*self.wrap, build.bq_path(), *map(str, args)],
             cwd=self.cwd,
-            env=environment(BQ_URL=self.url, **{**self.env, **(env or {})}),
+            env=environment(**{"BQ_URL": self.url, **self.env, **(env or {})}),
             **more,
         )
 
