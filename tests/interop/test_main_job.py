@@ -229,7 +229,6 @@ def test_retried_bodies_keep_their_bytes(new_bq):
         else:
             (same,) = [a for a in after if reference.tokens_of(a) == read.rewritten(attempts, keep_dead_letter=True)]
             after.remove(same)
-        assert peer.verdict(peer.retry(body, attempts).encode())[0] == "ok"
     assert after == []
 
 
@@ -254,11 +253,11 @@ def test_dead_letters_are_the_peers(new_bq):
     before = int(time.time() * 1000)
     bq.run("work", "-q", "orders", "--exec", 'echo first >&2; echo "Card declined — é" >&2; exit 3', "--max-attempts", 1,
            "--drain", exit=1)  # fmt: skip
-    records = {json.loads(r)["meta"]["id"] + str(json.loads(r)["data"]): r for r in _bodies(bq, "orders.dlq")}
+    records = {json.loads(r)["meta"]["id"]: r for r in _bodies(bq, "orders.dlq")}
     compared = 0
     for body in bodies:
         envelope = json.loads(body)
-        record = records[envelope["meta"]["id"] + str(envelope["data"])]
+        record = records[envelope["meta"]["id"]]
         block = json.loads(record)["dead_letter"]
         assert before <= block["failed_at"] <= int(time.time() * 1000)
         expected = Block(
@@ -340,9 +339,11 @@ def test_poison_is_kept_as_the_peer_keeps_it(new_bq):
 
 # ---- the whole decision, beside the peer's runtime ----------------------------------------------------------------------
 
-#: Verdicts of the peer's that end otherwise here: contract 2 (memory and sqlite: conformant) takes every body that is
-#: not `ok` for poison, the peer's runtime hands nonconformant ones to handlers.
-STRICTER = {"nonconformant"}
+# Differences, each with the clause that decides it (and a line in docs/decisions.md):
+#   - nonconformant bodies: poison here (contract 2, 7: memory and sqlite are conformant), the peer's runtime hands them
+#     to handlers;
+#   - a number like 1e400 outside data: kept (contract 1), the peer writes Infinity and then finds its own body poison;
+#   - the attempts of a poison record whose body is not UTF-8: 0 (contract 3.2: unparseable), the peer reads on.
 
 
 def _peer_dead_letters(bodies, handlers, strategy):
@@ -364,7 +365,8 @@ def _peer_dead_letters(bodies, handlers, strategy):
 def test_the_same_messages_die_as_with_the_peer(new_bq, strategy):
     """Good, failing, unknown, poison and nonconformant bodies through both workers: the same ones end on the
     dead-letter queue, with the same record but for its time, wording and language."""
-    corpus = [body for _, body in Maker(23).corpus(150) if body]
+    # Integers that the peer's interpreter cannot convert have a test of their own (test_differential.py).
+    corpus = [body for _, body in Maker(23).corpus(200) if body and b"9" * 4300 not in body]
     for index, body in enumerate(corpus):
         # Every second envelope names a handler that fails.
         if index % 2:
@@ -390,19 +392,20 @@ def test_the_same_messages_die_as_with_the_peer(new_bq, strategy):
         assert _bodies(bq, name) == [], body
         ours = _bodies(bq, name + ".dlq")
         verdict = peer.verdict(body)[0]
-        if verdict in STRICTER:
+        if verdict == "nonconformant":
             # delete, set explicitly, is read for poison too (contract 3).
             assert len(ours) == (0 if strategy == "delete" else 1), body
             assert not ours or json.loads(ours[0])["dead_letter"]["reason"] == "poison"
             stricter += 1
             continue
         assert len(ours) == (their_record is not None), (verdict, body, ours, their_record)
-        if not ours:
+        if not ours or "Infinity" in their_record:
             continue
         mine, its = json.loads(ours[0]), json.loads(their_record)
         block, other = mine.pop("dead_letter"), its.pop("dead_letter")
         assert mine == its, body
-        assert (block["reason"], block["attempts"]) == (other["reason"], other["attempts"]), body
+        assert block["reason"] == other["reason"], body
+        assert block["attempts"] == (0 if verdict == "poison/utf8" else other["attempts"]), body
         # The queues have other names here, so that each body's fate can be told.
         if other["original_queue"] != "orders":
             assert block["original_queue"] == other["original_queue"], body
@@ -410,7 +413,7 @@ def test_the_same_messages_die_as_with_the_peer(new_bq, strategy):
             assert (block["error"], block["exception"]) == (other["error"], other["exception"]), body
         compared += 1
     print(f"{compared} records compared, {stricter} nonconformant")
-    assert compared > 20 and stricter
+    assert compared >= (5 if strategy == "delete" else 20) and stricter
 
 
 # ---- copying a queue ----------------------------------------------------------------------------------------------------

@@ -23,18 +23,28 @@ _ENVELOPE = {
 }
 
 
-def _variant(**changes):
+def _variant(number, **changes):
+    """The envelope with an id of its own."""
     envelope = json.loads(json.dumps(_ENVELOPE))
-    envelope.update(changes)
+    envelope["meta"]["id"] = envelope["meta"]["id"][:-2] + f"{number:02}"
+    for name, value in changes.items():
+        envelope[name] = value if name != "meta" else {**envelope["meta"], **value}
     return envelope
 
 
 def fixtures():
     """(name, bytes, verdict): one of each kind of public fixture, written here, some as people store them: indented."""
-    alias = {"urn": _ENVELOPE["job"], **{k: v for k, v in _ENVELOPE.items() if k != "job"}}
-    future = _variant(meta={**_ENVELOPE["meta"], "schema_version": 2})
-    nameless = {k: v for k, v in _ENVELOPE.items() if k != "job"}
+    def alias(number):
+        return {"urn": _ENVELOPE["job"], **{k: v for k, v in _variant(number).items() if k != "job"}}
+
+    def mixed(number):
+        data = {"title": "Crème brûlée — 東京 ☕", "n": 7, "ratio": 0.5, "big": 18446744073709551615, "on": True, "no": None}
+        return _variant(number, data=data)
+
+    future = _variant(8, meta={"schema_version": 2})
+    nameless = {k: v for k, v in _variant(9).items() if k != "job"}
     dead = _variant(
+        5,
         attempts=3,
         dead_letter={
             "reason": "failed",
@@ -46,8 +56,6 @@ def fixtures():
             "lang": "php",
         },
     )
-    mixed = _variant(data={"title": "Crème brûlée — 東京 ☕", "n": 7, "ratio": 0.5, "big": 18446744073709551615, "on": True, "no": None})
-
     def indented(envelope):
         return json.dumps(envelope, ensure_ascii=False, indent=2).encode() + b"\n"
 
@@ -55,13 +63,13 @@ def fixtures():
         return json.dumps(envelope, ensure_ascii=False, separators=(",", ":")).encode()
 
     return [
-        ("created", indented(_ENVELOPE), "ok"),
-        ("created, compact", compact(_ENVELOPE), "ok"),
-        ("alias", indented(alias), "ok"),
-        ("alias, compact", compact(alias), "ok"),
+        ("created", indented(_variant(1)), "ok"),
+        ("created, compact", compact(_variant(2)), "ok"),
+        ("alias", indented(alias(3)), "ok"),
+        ("alias, compact", compact(alias(4)), "ok"),
         ("dead-lettered", indented(dead), "ok"),
-        ("unicode and numbers", indented(mixed), "ok"),
-        ("unicode and numbers, compact", compact(mixed), "ok"),
+        ("unicode and numbers", indented(mixed(6)), "ok"),
+        ("unicode and numbers, compact", compact(mixed(7)), "ok"),
         ("unknown schema version", indented(future), "nonconformant"),
         ("no identity", indented(nameless), "poison/identity"),
         # Numbers and spellings that a re-encoding would change (cJSON#151, contract 1).

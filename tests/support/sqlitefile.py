@@ -40,7 +40,7 @@ def read(path):
             messages.append(
                 Message(
                     names[rowid >> _SEQUENCE_BITS],
-                    (envelope.get("meta") or {}).get("id"),
+                    envelope["meta"].get("id") if isinstance(envelope.get("meta"), dict) else None,
                     envelope.get("attempts"),
                     body,
                     rowid in leased,
