@@ -30,7 +30,8 @@ typedef enum bq_verdict {
 
 BQ_API const char *bq_verdict_name(bq_verdict verdict); /* "ok", "nonconformant", "poison/utf8", ... */
 
-/* The envelope's own members. BQ_FIELD_URN is the identity: the last valid `job`, else the last valid `urn`. */
+/* The envelope's own members. BQ_FIELD_URN is the identity: `job` if its last occurrence is valid, else `urn` if its
+ * last one is. */
 #define BQ_FIELD_MAP(X)                                                                                                \
     X(URN, "urn")                                                                                                      \
     X(JOB, "job")                                                                                                      \
@@ -88,7 +89,7 @@ typedef struct bq_envelope {
     struct {
         size_t off; /* strings: first byte after the quote; else first byte of the value */
         size_t len; /* strings: without the quotes */
-    } span[BQ_FIELD_COUNT_];
+    } span[BQ_FIELD_COUNT_]; /* undefined where the bits of neither `present` nor `is_null` say that there is one */
     uint64_t reserved_[8];
 } bq_envelope;
 
@@ -111,8 +112,8 @@ BQ_API bq_str bq_envelope_raw(const bq_envelope *env, bq_field field);
 
 /* A string member as text, escapes resolved (an unpaired surrogate escape becomes U+FFFD here, and only here). A
  * view into the body when there is nothing to resolve, else into `scratch`, an initialised buffer that grows at
- * most once per envelope, so that texts read earlier stay valid until it is reset. Missing, null or not a string:
- * an absent view and BQ_OK. */
+ * most once per envelope, however often it is asked: texts of this envelope that were read earlier stay valid until
+ * it is reset or another envelope's are read into it. Missing, null or not a string: an absent view and BQ_OK. */
 BQ_API bq_status bq_envelope_text(const bq_envelope *env, bq_field field, bq_buf *scratch, bq_str *out);
 
 /* An integer member, `otherwise` when it is missing, null or not an int64 literal. */

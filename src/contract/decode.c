@@ -538,6 +538,41 @@ static bool is_string(const bq_envelope *env, bq_field field)
     return bq_envelope_has(env, field) && env->span[field].off > 0 && env->body[env->span[field].off - 1] == '"';
 }
 
+/* Where the texts of one envelope stand in a scratch: this heading and then a slot for each escaped member, as long as
+ * its bytes in the body. It is found again by its bytes, so that asking twice takes no more room, and whatever else
+ * the scratch holds does not matter. */
+typedef struct heading {
+    uint64_t magic;
+    uintptr_t body;
+    size_t slots;
+} heading;
+
+/* Bytes of the slots before `field`; of all of them for BQ_FIELD_COUNT_. */
+static size_t slots_before(const bq_envelope *env, unsigned field)
+{
+    size_t sum = 0;
+    for (unsigned i = 0; i < field; i++)
+        sum += env->escaped >> i & 1 ? env->span[i].len : 0;
+    return sum;
+}
+
+/* The first slot; NULL without memory. */
+static char *slots(const bq_envelope *env, bq_buf *scratch, bq_status *status)
+{
+    heading head = {UINT64_C(0x6271207465787473), (uintptr_t)env->body, slots_before(env, BQ_FIELD_COUNT_)};
+    char *at = scratch->len >= sizeof head ? memmem(scratch->ptr, scratch->len, &head, sizeof head) : NULL;
+    if (at && (size_t)(scratch->ptr + scratch->len - at) - sizeof head >= head.slots)
+        return at + sizeof head;
+    *status = bq_buf_reserve(scratch, sizeof head + head.slots);
+    if (*status != BQ_OK)
+        return NULL;
+    at = scratch->ptr + scratch->len;
+    memcpy(at, &head, sizeof head);
+    memset(at + sizeof head, 0, head.slots + 1);
+    scratch->len += sizeof head + head.slots;
+    return at + sizeof head;
+}
+
 bq_status bq_envelope_text(const bq_envelope *env, bq_field field, bq_buf *scratch, bq_str *out)
 {
     *out = BQ_STR_NULL;
@@ -548,20 +583,12 @@ bq_status bq_envelope_text(const bq_envelope *env, bq_field field, bq_buf *scrat
         *out = raw;
         return BQ_OK;
     }
-    if (scratch->cap - scratch->len <= raw.len) {
-        /* Room for every text of this envelope at once, so that a later one does not move this one. */
-        size_t total = 0;
-        for (unsigned i = 0; i < BQ_FIELD_COUNT_; i++)
-            total += env->escaped >> i & 1 ? env->span[i].len : 0;
-        bq_status status = bq_buf_reserve(scratch, total);
-        if (status != BQ_OK)
-            return status;
-    }
-    char *to = scratch->ptr + scratch->len;
-    size_t n = bq_scan_unescape((const uint8_t *)raw.ptr, raw.len, to, NULL);
-    scratch->len += n;
-    scratch->ptr[scratch->len] = '\0';
-    *out = (bq_str){to, n};
+    bq_status status = BQ_OK;
+    char *slot = slots(env, scratch, &status);
+    if (!slot)
+        return status;
+    slot += slots_before(env, (unsigned)field);
+    *out = (bq_str){slot, bq_scan_unescape((const uint8_t *)raw.ptr, raw.len, slot, NULL)};
     return BQ_OK;
 }
 

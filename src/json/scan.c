@@ -196,27 +196,27 @@ const uint8_t *bq_walk_blanks(const uint8_t *p, const uint8_t *safe)
         p++;
         BQ_FORGET(p);
     }
-    while (p < safe) {
 #if BQ_VEC
-        bq_vec_mask mask = bq_vec_high(bq_vec_without(bq_vec_of(0x80), bq_vec_equal(bq_vec_load(p), bq_vec_of(' '))));
 #define CASE(i)                                                                                                        \
     case i:                                                                                                            \
         p += (i);                                                                                                      \
         BQ_FORGET(p);                                                                                                  \
         goto stop;
+    for (; p < safe; p += 16) {
+        bq_vec others = bq_vec_without(bq_vec_of(0x80), bq_vec_equal(bq_vec_load(p), bq_vec_of(' ')));
+        bq_vec_mask mask = bq_vec_high(others);
         if (BQ_LIKELY(mask)) {
             switch (bq_vec_first(mask)) {
                 BQ_SIXTEEN(CASE)
             default: __builtin_unreachable();
             }
         }
-#undef CASE
-        p += 16;
-#else
-        break;
-#endif
     }
 stop:
+#undef CASE
+#else
+    (void)safe;
+#endif
     BQ_FORGET(p);
     return *p > ' ' ? p : bq_scan_space(p);
 }
