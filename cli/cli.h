@@ -107,7 +107,8 @@ typedef struct cli_verb {
     const char *name;
     const char *operands;    /* "URN [DATA]" */
     const char *summary;     /* one line, no full stop */
-    const char *const *text; /* paragraphs of the help and the manual, ends with NULL */
+    const char *const *text; /* paragraphs of the help and the manual, ends with NULL; one that begins with a
+                                blank is shown as it is */
     const cli_option *options;
     const cli_example *examples; /* ends with a NULL command */
     size_t values_size;

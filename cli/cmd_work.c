@@ -134,8 +134,9 @@ static void on_error(const bq_failure *f, void *arg)
                  cut(f->error, 150), f->error.ptr ? f->error.ptr : "");
     if (f->settlement)
         snprintf(settlement, sizeof(settlement), " (%.180s)", f->settlement->text);
-    out_warn("%.*s: %.*s: %s%s; %s%s", cut(f->queue, 80), f->queue.ptr ? f->queue.ptr : "", cut(f->route, 120),
-             f->route.ptr ? f->route.ptr : "?", trouble_name(f->trouble), why, settled_names[f->settled], settlement);
+    out_warn("%.*s: %.*s, attempt %d: %s%s; %s%s", cut(f->queue, 80), f->queue.ptr ? f->queue.ptr : "",
+             cut(f->route, 120), f->route.ptr ? f->route.ptr : "?", (int)f->attempts, trouble_name(f->trouble), why,
+             settled_names[f->settled], settlement);
 }
 
 static void on_connection(bool up, const bq_error *why, void *arg)
@@ -422,15 +423,20 @@ static const char *const text[] = {
     "KiB, dead_letter.error. Handlers run in process groups of their own: Ctrl-C stops taking messages, not the "
     "handlers. "
     "--handler-timeout ends the group with SIGTERM, and three seconds later with SIGKILL.",
-    "--handle-stdio runs CMD once and gives it each message as a line "
-    "{\"n\":1,\"queue\":..,\"urn\":..,\"id\":..,\"trace_id\":..,\"attempts\":..,\"replay\":..,\"headers\":{..},"
-    "\"envelope\":{..}}, up to the prefetch at a time. It answers in any order {\"n\":1,\"ok\":true}, where result may "
-    "stand "
-    "beside ok, or {\"n\":1,\"error\":..,\"exception\":..,\"retry_after_ms\":..,\"reject\":true}. It must flush its "
-    "answers, and end when its stdin ends. When it ends before, answers anything else, or takes longer than "
-    "--handler-timeout for a message from the moment on that it was written, then everything it holds has failed, and "
-    "it is "
-    "started again, after a pause that doubles up to ten seconds.",
+    "--handle-stdio runs CMD once and gives it each message as a JSON line, up to the prefetch at a time; it answers "
+    "in any "
+    "order, a line for each message:",
+    "  {\"n\":1,\"queue\":Q,\"urn\":URN,\"id\":ID,\"trace_id\":ID,\"attempts\":N,\n"
+    "   \"replay\":false,\"headers\":{...},\"envelope\":{...}}\n"
+    "  {\"n\":1,\"ok\":true}\n"
+    "  {\"n\":1,\"error\":TEXT,\"exception\":NAME,\"retry_after_ms\":N,\"reject\":true}",
+    "In an answer only n and one of the others must be there; result, a JSON value for brokers that keep one, may "
+    "stand beside "
+    "ok. The command must flush its answers, and end when its stdin ends. When it ends before, answers anything else, "
+    "or "
+    "takes longer than --handler-timeout for a message from the moment on that it was given, then everything it holds "
+    "has "
+    "failed, and it is started again, after a pause that doubles up to ten seconds.",
     "The first SIGTERM or SIGINT stops taking and waits for the handlers in flight, at most --shutdown-timeout; what "
     "is "
     "unfinished then goes back unchanged. The second gives back at once. At the start the broker is waited for up to "

@@ -62,7 +62,7 @@ static const char bash_head[] = "# bash completion for bq, written by bq from it
 
 static const char bash_tail[] =
     "_bq() {\n"
-    "  local cur=${COMP_WORDS[COMP_CWORD]} prev= verb= i word IFS=$' \\t\\n'\n"
+    "  local cur=${COMP_WORDS[COMP_CWORD]} prev='' verb='' i word IFS=$' \\t\\n'\n"
     "  COMPREPLY=()\n"
     "  ((COMP_CWORD > 0)) && prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
     "  for ((i = 1; i < COMP_CWORD; i++)); do\n"

@@ -175,7 +175,10 @@ void help_verb(const cli_verb *verb)
     wrap(summary, 0, 0);
     for (size_t i = 0; verb->text && verb->text[i]; i++) {
         out_text("\n");
-        wrap(verb->text[i], 0, 0);
+        if (verb->text[i][0] == ' ')
+            out_printf("%s\n", verb->text[i]);
+        else
+            wrap(verb->text[i], 0, 0);
     }
     if (verb->options && verb->options->kind != CLI_SECTION && verb->options->kind != CLI_END)
         heading("Options");

@@ -58,9 +58,10 @@ static void roff_section(bq_buf *page, const char *name)
 static void roff_paragraphs(bq_buf *page, const char *const *text)
 {
     for (size_t i = 0; text && text[i]; i++) {
-        buf_text(page, ".PP\n");
+        bool as_it_is = text[i][0] == ' ';
+        buf_text(page, as_it_is ? ".PP\n.nf\n" : ".PP\n");
         roff_text(page, text[i]);
-        buf_text(page, "\n");
+        buf_text(page, as_it_is ? "\n.fi\n" : "\n");
     }
 }
 

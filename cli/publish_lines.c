@@ -180,13 +180,13 @@ static void run(pipeline *p)
         tell(p);
         if (p->reading && p->reader.eof && reader_rest(&p->reader) == 0)
             p->reading = false;
-        if (interrupt_count() || !out_ok())
-            p->reading = false;
         progress(p);
-        if (p->reading && more && p->tail - p->head < WINDOW)
+        bool room = p->tail - p->head < WINDOW;
+        /* What is known is shown before somebody may have to wait for long. */
+        if (interrupt_count() || !(more && room ? out_ok() : out_flush()))
+            p->reading = false;
+        if (p->reading && more && room)
             continue;
-        /* Only what follows can make somebody wait for long. */
-        out_flush();
         if (p->reading || p->head < p->tail)
             wait_for_something(p, p->reading && !p->reader.eof && p->tail - p->head < WINDOW);
     }
