@@ -41,16 +41,17 @@ static bq_str digits_of(const rewrite *w)
     return (bq_str){w->digits, w->digit_count};
 }
 
-/* Two digits or three are the rule; the general case is bq_json_add_int's. */
 static void set_digits(rewrite *w, int64_t count)
 {
-    size_t at = sizeof w->digits;
+    char reversed[sizeof w->digits];
+    size_t n = 0;
     do {
-        w->digits[--at] = (char)('0' + count % 10);
+        reversed[n++] = (char)('0' + count % 10);
         count /= 10;
     } while (count > 0);
-    w->digit_count = sizeof w->digits - at;
-    memmove(w->digits, w->digits + at, w->digit_count);
+    w->digit_count = n;
+    for (size_t i = 0; i < n; i++)
+        w->digits[i] = reversed[n - 1 - i];
 }
 
 /* What is appended last, and the closing brace with the rest. `any` = a member stands before. */
@@ -82,18 +83,34 @@ static bool is_plain(const rewrite *w)
     return !(w->env->seen & in_the_way);
 }
 
+/* One number is all that changes: the case that a retry is made of, so it goes without the splice's bookkeeping. */
+static void replace_number(const rewrite *w, size_t off, size_t len)
+{
+    const bq_envelope *env = w->env;
+    bq_buf *out = w->s.out;
+    size_t after = off + len, total = env->len - len + w->digit_count;
+    if (bq_buf_reserve(out, total) != BQ_OK)
+        return;
+    char *to = out->ptr + out->len;
+    memcpy(to, env->body, off);
+    memcpy(to + off, w->digits, w->digit_count);
+    memcpy(to + off + w->digit_count, env->body + after, env->len - after);
+    to[total] = '\0';
+    out->len += total;
+}
+
 static void rewrite_plain(rewrite *w)
 {
     uint32_t bit = (uint32_t)1 << BQ_FIELD_ATTEMPTS;
+    size_t off = w->env->span[BQ_FIELD_ATTEMPTS].off, len = w->env->span[BQ_FIELD_ATTEMPTS].len;
     w->has_attempts = ((w->env->present | w->env->is_null) & bit) != 0;
-    if (w->has_attempts) {
-        size_t off = w->env->span[BQ_FIELD_ATTEMPTS].off;
-        bq_splice_replace(&w->s, off, off + w->env->span[BQ_FIELD_ATTEMPTS].len, digits_of(w));
-        if (!w->dl) {
-            bq_splice_keep(&w->s, w->env->len);
-            return;
-        }
+    if (w->has_attempts && !w->dl) {
+        replace_number(w, off, len);
+        return;
     }
+    bq_buf_hint(w->s.out, w->env->len + 40 + (w->dl ? bq_dead_letter_size(w->dl) : 0));
+    if (w->has_attempts)
+        bq_splice_replace(&w->s, off, off + len, digits_of(w));
     size_t brace = bq_closing_brace(w->env);
     append_and_close(w, brace, w->has_attempts || bq_has_members(w->env, brace));
 }
@@ -209,10 +226,10 @@ static bq_status run(const bq_envelope *env, int64_t attempts, bool drop_dead_le
     size_t before = out->len;
     rewrite w = {.env = env, .s = {env->body, 0, out}, .drop_dead_letter = drop_dead_letter, .dl = dl};
     set_digits(&w, attempts);
-    bq_buf_hint(out, env->len + 40 + (dl ? bq_dead_letter_size(dl) : 0));
     if (is_plain(&w)) {
         rewrite_plain(&w);
     } else {
+        bq_buf_hint(out, env->len + 40 + (dl ? bq_dead_letter_size(dl) : 0));
         w.identity = urn_identity(env);
         rewrite_members(&w);
     }
