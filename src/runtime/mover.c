@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { REAP = 64, TAKE = 256 };
+enum { REAP = 64, TAKE = 256, OVERDUE_MS = 1000 };
 
 static bool can(const bq_mover *m, unsigned capability)
 {
@@ -186,9 +186,29 @@ void bq_mover_pump(bq_mover *m, int64_t until_ms)
     bq_link_turn(&m->link, NULL, until_ms, n ? BQ_TURN_BUSY : BQ_TURN_WAIT);
 }
 
-bool bq_haul_busy(const bq_haul *h)
+bool bq_mover_await(bq_mover *m)
 {
-    return h->op_busy;
+    bool answered = true;
+    for (;;) {
+        int64_t now = bq_now_ms(), until = BQ_NEVER;
+        bool busy = false;
+        for (size_t i = 0; i < m->size; i++) {
+            bq_haul *h = &m->hauls[i];
+            if (!h->op_busy || h->stage == BQ_HAUL_STUCK)
+                continue;
+            int64_t patience = bq_deadline(h->op.deadline_ms, OVERDUE_MS);
+            if (h->op_sent && patience <= now) {
+                h->stage = BQ_HAUL_STUCK;
+                answered = false;
+                continue;
+            }
+            busy = true;
+            until = patience < until ? patience : until;
+        }
+        if (!busy)
+            return answered;
+        bq_mover_pump(m, until);
+    }
 }
 
 /* ---- taking ------------------------------------------------------------------------------------------------------------- */
@@ -245,12 +265,16 @@ bq_status bq_haul_props(bq_haul *h, size_t count)
 
 void bq_mover_drop(bq_mover *m, bq_haul *h)
 {
-    if (h->stage == BQ_HAUL_FREE || h->op_busy)
+    if (h->stage == BQ_HAUL_FREE || h->stage == BQ_HAUL_STUCK || h->op_busy)
         return;
     /* An extension that is still under way refers to it. */
     int64_t until = bq_deadline(bq_now_ms(), m->timeout_ms);
     while (h->extend_busy && bq_now_ms() < until)
         bq_mover_pump(m, until);
+    if (h->extend_busy) {
+        h->stage = BQ_HAUL_STUCK;
+        return;
+    }
     if (h->in)
         bq_link_forget(&m->link, h->in);
     h->in = NULL;

@@ -16,7 +16,8 @@ typedef enum bq_haul_stage {
     BQ_HAUL_ENDING,  /* moved and acknowledged in one step, or being acknowledged */
     BQ_HAUL_BACK,    /* being given back unchanged */
     BQ_HAUL_MOVED,   /* done: the copy is written and the message acknowledged */
-    BQ_HAUL_FAILED   /* the move failed; `error` says why. The message is still held, unless it was lost */
+    BQ_HAUL_FAILED,  /* the move failed; `error` says why. The message is still held, unless it was lost */
+    BQ_HAUL_STUCK    /* the driver has not answered in time and still holds the operation: left alone */
 } bq_haul_stage;
 
 /* One message in the mover's hands. */
@@ -62,6 +63,7 @@ void bq_mover_give_back(bq_mover *mover, bq_haul *haul);
 void bq_mover_drop(bq_mover *mover, bq_haul *haul);
 /* One turn of the loop, until `until_ms` at the latest. */
 void bq_mover_pump(bq_mover *mover, int64_t until_ms);
-bool bq_haul_busy(const bq_haul *haul);
+/* Waits until nothing that was started is under way. False: a driver that does not answer holds something. */
+bool bq_mover_await(bq_mover *mover);
 
 #endif

@@ -301,13 +301,10 @@ static bool process(run *r, bq_haul *h, plan *p, bq_buf *texts)
 
 static void await_all(run *r)
 {
-    for (;;) {
-        bool busy = false;
-        for (size_t i = 0; i < r->mover.size; i++)
-            busy |= bq_haul_busy(&r->mover.hauls[i]);
-        if (!busy)
-            return;
-        bq_mover_pump(&r->mover, BQ_NEVER);
+    bq_error err;
+    if (!bq_mover_await(&r->mover)) {
+        (void)bq_fail_flags(&err, BQ_UNKNOWN, BQ_ERROR_MAYBE_DONE, 0, "no confirmation in time");
+        fault(r, BQ_UNKNOWN, &err, "moving a record");
     }
 }
 

@@ -36,6 +36,8 @@ static bq_str queue_of(const bq_delivery *d)
 static void push(bq_consumer *c, bq_op *op)
 {
     op->deadline_ms = bq_deadline(c->link.now_ms, c->settle_timeout_ms);
+    if (op->deadline_ms < c->next_scan_ms)
+        c->next_scan_ms = op->deadline_ms;
     c->pending.ops[c->pending.count++] = op;
 }
 
