@@ -182,11 +182,12 @@ static bool any_broken(const mux *m)
     return false;
 }
 
-static size_t describe(mux *m, int64_t *until_ms)
+/* `stopping`: a signal has been seen, and need not wake anybody any more. */
+static size_t describe(mux *m, bool stopping, int64_t *until_ms)
 {
     size_t n = 0;
     m->fds[n++] = (struct pollfd){m->wake_fd, POLLIN, 0};
-    m->fds[n++] = (struct pollfd){interrupt_count() ? -1 : interrupt_fd(), POLLIN, 0};
+    m->fds[n++] = (struct pollfd){stopping ? -1 : interrupt_fd(), POLLIN, 0};
     for (size_t i = 0; i < m->count; i++) {
         coprocess *c = &m->processes[i];
         bool running = c->state == COPROCESS_RUNNING;
@@ -267,8 +268,9 @@ static bool run(mux *m)
     bool broken = false;
     while (!collect(m)) {
         int64_t now = monotonic_ms();
-        int64_t until = interrupt_count() || broken ? stop_round(m, now) : work_round(m, now);
-        size_t n = describe(m, &until);
+        bool stopping = interrupt_count() > 0 || broken;
+        int64_t until = stopping ? stop_round(m, now) : work_round(m, now);
+        size_t n = describe(m, stopping, &until);
         sleep_until(m, n, until, now);
         serve(m, monotonic_ms());
         if (!broken && any_broken(m)) {

@@ -147,7 +147,7 @@ static bool submit_lines(pipeline *p)
 static void wait_for_something(pipeline *p, bool want_input)
 {
     struct pollfd fds[3] = {{p->wake_fd, POLLIN, 0},
-                            {interrupt_count() ? -1 : interrupt_fd(), POLLIN, 0},
+                            {p->reading ? interrupt_fd() : -1, POLLIN, 0}, /* once it has ended the reading */
                             {want_input ? p->reader.fd : -1, POLLIN, 0}};
     pthread_mutex_lock(&p->lock);
     bool ready = p->head < p->tail && slot_at(p, p->head)->done;
