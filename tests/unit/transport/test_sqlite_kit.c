@@ -1,0 +1,34 @@
+/* test_sqlite_kit.c - the SQLite driver against the kit, as it is and stripped, with each kind of commit. */
+#include "unit/transport_kit.h"
+
+#include "unit/transport/scratch.h"
+
+extern const bq_transport_ops bq_sqlite_ops;
+
+static char url[512];
+
+static const char *place(const char *options)
+{
+    return scratch_url(url, sizeof(url), scratch_new(), options);
+}
+
+static const char *place_normal(const char *options)
+{
+    char all[256];
+    (void)snprintf(all, sizeof(all), "sync=normal%s%s", *options ? "&" : "", options);
+    return place(all);
+}
+
+int main(void)
+{
+    kit_broker broker = {.ops = &bq_sqlite_ops,
+                         .place = place,
+                         .done = scratch_clear,
+                         .lease_option = "retry_after",
+                         .traits = KIT_NULL_BODY | KIT_EMPTY_BODY | KIT_TYPED_PROPS | KIT_FIFO | KIT_SHARED |
+                                   KIT_GIVES_BACK | KIT_LOCAL};
+    int failed = kit_run(&broker, "sqlite kit");
+    failed += kit_run_stripped(&broker, "sqlite kit", "sqlite-bare");
+    broker.place = place_normal;
+    return failed + kit_run(&broker, "sqlite kit, sync=normal");
+}
