@@ -92,7 +92,7 @@ def _ids(done):
 def test_killed_before_every_write(shim, tmp_path):
     """SIGKILL between every two writes: as a power cut, with the files as the process left them, -shm included."""
     workload = Workload(shim, tmp_path, 8)
-    total = sum(1 for op in workload.traced())
+    total = workload.operations()
     kills = 0
     for number in range(1, total + 1, STRIDE):
         home, done = workload.run(f"kill-{number}", kill=number)

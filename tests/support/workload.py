@@ -24,14 +24,19 @@ class Workload:
                 str(self.count),
                 *(["tolerant"] if tolerant else []),
             ],
-            env=environment(**disk.environment(self.shim, home, **settings)),
+            env=environment(**disk.environment(self.shim, home, exempt="marks", **settings)),
             capture_output=True,
             timeout=60,
         )
         return home, done
 
     def traced(self):
+        """The trace of an undisturbed run, marks included."""
         trace = self.base / "trace"
         _home, done = self.run("traced", trace=trace)
         assert done.returncode == 0, done.stderr.decode()
         return disk.read_trace(trace)
+
+    def operations(self):
+        """How many operations on the database such a run makes."""
+        return sum(1 for op in self.traced() if op.name != "marks")

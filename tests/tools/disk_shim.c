@@ -7,6 +7,7 @@
  *   BQ_DISK_FULL=N[:M]  counted operations N to N+M-1 (for ever without M) that would need space fail with ENOSPC
  *   BQ_DISK_FULL_WHILE=FILE  so does every one while FILE exists
  *   BQ_DISK_BAD_SYNC=N[:M]   syncs N to N+M-1 (counted by themselves) fail with EIO
+ *   BQ_DISK_EXEMPT=NAME that file of the directory is written down, but neither counted nor refused
  *   BQ_DISK_TRACE=FILE  appends a record of every counted operation, after it was done
  *
  * Counted are: creating a file, write, truncate, allocate, unlink, rename, sync of a file or of the directory. A record
@@ -44,7 +45,7 @@ typedef struct window {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char *names[FDS]; /* of descriptors of files in the directory, relative; "" is the directory itself */
 static char dir[NAME_MAX_LEN];
-static const char *full_while;
+static const char *full_while, *exempt;
 static int trace = -1;
 static long counted, syncs, kill_at;
 static window full, bad_sync;
@@ -73,6 +74,7 @@ __attribute__((constructor)) static void start(void)
         return;
     memcpy(dir, d, strlen(d) + 1);
     full_while = getenv("BQ_DISK_FULL_WHILE");
+    exempt = getenv("BQ_DISK_EXEMPT");
     full = window_of(getenv("BQ_DISK_FULL"));
     bad_sync = window_of(getenv("BQ_DISK_BAD_SYNC"));
     kill_at = k ? strtol(k, NULL, 10) : 0;
@@ -138,9 +140,11 @@ static void write_down(char op, const char *name, uint64_t number, const void *d
 }
 
 /* Counts the operation that is about to be made. False: it is to fail, errno set. */
-static bool allowed(bool needs_space)
+static bool allowed(const char *name, bool needs_space)
 {
     int saved = errno;
+    if (exempt && strcmp(name, exempt) == 0)
+        return true;
     counted++;
     if (kill_at && counted == kill_at) {
         syscall(SYS_kill, (int)getpid(), SIGKILL);
@@ -167,7 +171,7 @@ static int open_with(open_fn next, const char *path, int flags, mode_t mode)
     pthread_mutex_lock(&lock);
     bool creates = (flags & O_CREAT) && syscall(SYS_access, path, F_OK) != 0;
     int fd = -1;
-    if (!(creates || (flags & O_TRUNC)) || allowed(creates)) {
+    if (!(creates || (flags & O_TRUNC)) || allowed(name, creates)) {
         fd = next(path, flags, mode);
         if (fd >= 0)
             remember(fd, name);
@@ -227,7 +231,7 @@ static ssize_t pwrite_with(pwrite_fn next, int fd, const void *data, size_t len,
         return next(fd, data, len, at);
     pthread_mutex_lock(&lock);
     ssize_t done = -1;
-    if (allowed(true)) {
+    if (allowed(name_of(fd), true)) {
         done = next(fd, data, len, at);
         if (done > 0)
             write_down('W', name_of(fd), (uint64_t)at, data, (size_t)done);
@@ -255,7 +259,7 @@ SHIM ssize_t write(int fd, const void *data, size_t len)
         return next(fd, data, len);
     pthread_mutex_lock(&lock);
     ssize_t done = -1;
-    if (allowed(true)) {
+    if (allowed(name_of(fd), true)) {
         done = next(fd, data, len);
         if (done > 0)
             write_down('W', name_of(fd), (uint64_t)(lseek(fd, 0, SEEK_CUR) - done), data, (size_t)done);
@@ -273,7 +277,7 @@ static int truncate_with(truncate_fn next, int fd, off_t size)
     struct stat now;
     pthread_mutex_lock(&lock);
     int failed = -1;
-    if (allowed(fstat(fd, &now) == 0 && size > now.st_size)) {
+    if (allowed(name_of(fd), fstat(fd, &now) == 0 && size > now.st_size)) {
         failed = next(fd, size);
         if (!failed)
             write_down('T', name_of(fd), (uint64_t)size, NULL, 0);
@@ -304,7 +308,7 @@ static int allocate_with(allocate_fn next, int fd, off_t at, off_t len)
     struct stat now;
     pthread_mutex_lock(&lock);
     int failed = ENOSPC;
-    if (allowed(true)) {
+    if (allowed(name_of(fd), true)) {
         bool grows = fstat(fd, &now) == 0 && at + len > now.st_size;
         failed = next(fd, at, len);
         if (!failed && grows)
@@ -332,7 +336,7 @@ static int sync_with(close_fn next, int fd)
         return next(fd);
     pthread_mutex_lock(&lock);
     int failed = -1;
-    if (allowed(false)) {
+    if (allowed(name_of(fd), false)) {
         if (within(bad_sync, ++syncs)) {
             errno = EIO;
         } else {
@@ -367,7 +371,7 @@ SHIM int unlink(const char *path)
         return next(path);
     pthread_mutex_lock(&lock);
     int failed = -1;
-    if (allowed(false)) {
+    if (allowed(name, false)) {
         failed = next(path);
         if (!failed)
             write_down('U', name, 0, NULL, 0);
@@ -386,7 +390,7 @@ SHIM int rename(const char *from, const char *to)
         return next(from, to);
     pthread_mutex_lock(&lock);
     int failed = -1;
-    if (allowed(false)) {
+    if (allowed(name, false)) {
         failed = next(from, to);
         if (!failed)
             write_down('R', name, 0, target, strlen(target));

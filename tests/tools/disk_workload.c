@@ -71,6 +71,7 @@ static int attempts_of(const bq_incoming *in)
 typedef struct step {
     bq_op op;
     int id;
+    bool unknown; /* an earlier try may have been done: then "lost" says that it was */
     char state[16];
     char body[BODY_MAX];
 } step;
@@ -88,13 +89,14 @@ static void carry_out(workload *w, step *steps, int count)
         drive_all(&w->d, ops, (size_t)count, status);
         int left = 0;
         for (int i = 0; i < count; i++) {
-            if (status[i] == BQ_OK) {
+            if (status[i] == BQ_OK || (status[i] == BQ_LOST && steps[i].unknown)) {
                 mark(w, "confirm", steps[i].id, steps[i].state);
                 continue;
             }
             mark(w, status[i] == BQ_UNKNOWN ? "unknown" : "refuse", steps[i].id, bq_status_name(status[i]));
             if (!w->tolerant || status[i] == BQ_LOST)
                 drive_die("operation", bq_status_name(status[i]));
+            steps[i].unknown |= status[i] == BQ_UNKNOWN;
             if (left != i)
                 steps[left] = steps[i];
             if (steps[left].op.out.body.ptr)
