@@ -19,7 +19,7 @@ static bq_status reserve_texts(const bq_envelope *env, bq_buf *scratch)
 {
     /* The identity may be taken twice, and has a span of its own beside that of its member. */
     size_t total = 2 * (DECIMAL_MAX + 1);
-    for (unsigned i = 0; bq_is_object(env) && i < BQ_FIELD_COUNT_; i++) {
+    for (unsigned i = 0; i < BQ_FIELD_COUNT_; i++) {
         if (env->escaped >> i & 1)
             total += env->span[i].len + 1;
     }
@@ -76,7 +76,7 @@ static bq_status project_one(const bq_projection *row, const bq_envelope *env, i
     }
     if (row->field == BQ_FIELD_ATTEMPTS)
         return set_number(prop, row->as, attempts, scratch);
-    if (!bq_is_object(env) || !bq_envelope_has(env, row->field)) {
+    if (!bq_envelope_has(env, row->field)) {
         *there = false;
         return BQ_OK;
     }

@@ -201,7 +201,7 @@ static void reserved_keys(void **state)
                 snprintf(extra, sizeof extra, "{\"a\":1,\"\\u00%02x%s\":null}", (unsigned char)KEYS[i][0], KEYS[i] + 1);
             else
                 snprintf(extra, sizeof extra, "{ \"%s\" : {} }", KEYS[i]);
-            snprintf(pointer, sizeof pointer, "/meta/%s ", KEYS[i]);
+            snprintf(pointer, sizeof pointer, "/meta/%s is %s", KEYS[i], i < 5 ? "set by the envelope" : "a forbidden");
             bq_envelope_spec spec = spec_of("u", "{}");
             spec.meta_extra = bq_str_of(extra);
             refuse(&spec, BQ_INVALID, pointer);

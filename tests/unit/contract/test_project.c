@@ -165,6 +165,32 @@ static void escaped_texts(void **state)
     bq_buf_clear(&scratch);
 }
 
+/* One escaped text, whatever its length, with numbers written behind it. */
+static void one_escaped_text(void **state)
+{
+    (void)state;
+    char body[400], trace[200];
+    for (size_t len = 1; len < sizeof trace; len++) {
+        memset(trace, 't', len);
+        trace[len] = '\0';
+        snprintf(body, sizeof body,
+                 "{\"job\":\"u\",\"trace_id\":\"\\n%s\",\"meta\":{\"schema_version\":1,\"created_at\":1749132727000}}",
+                 trace);
+        bq_envelope env = sample_decode(body);
+        bq_prop props[BQ_PROJECTED_MAX];
+        size_t count;
+        bq_buf scratch;
+        bq_buf_init(&scratch, 0);
+        assert_int_equal(bq_project(bq_binding_find(BQ_STR("sqs")), &env, 7, props, &count, &scratch, NULL), BQ_OK);
+        assert_int_equal(count, 4);
+        assert_int_equal(props[1].text.len, len + 1);
+        assert_int_equal(props[1].text.ptr[0], '\n');
+        assert_memory_equal(props[1].text.ptr + 1, trace, len);
+        assert_true(bq_str_equal(props[3].text, BQ_STR("1749132727000")));
+        bq_buf_clear(&scratch);
+    }
+}
+
 static bq_status scenario(void *arg)
 {
     bq_envelope env = sample_decode("{\"job\":\"\\u0041\",\"meta\":{\"created_at\":12,\"id\":\"\\u0042\"}}");
@@ -193,10 +219,8 @@ static void without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_binding),
-        cmocka_unit_test(what_is_left_out),
-        cmocka_unit_test(escaped_texts),
-        cmocka_unit_test(without_memory),
+        cmocka_unit_test(every_binding),    cmocka_unit_test(what_is_left_out), cmocka_unit_test(escaped_texts),
+        cmocka_unit_test(one_escaped_text), cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
