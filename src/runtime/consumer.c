@@ -352,7 +352,7 @@ static void orphan(bq_consumer *c)
         if ((old & both) != both)
             continue;
         /* It was handed in after the I/O thread had gone: nobody has it any more. */
-        if (d->in && d->in->keep && d->ours)
+        if (d->in && d->kept && d->ours)
             c->link.ops->forget(c->link.state, d->in);
         d->ours = false;
         atomic_fetch_sub(&c->refs, 1);

@@ -51,7 +51,7 @@ void bq_delivery_reset(bq_delivery *d)
     atomic_store_explicit(&d->started_ms, 0, memory_order_relaxed);
     d->out = d->forced = d->revoked = d->ours = d->lost_counted = d->reported = d->overdue = false;
     d->op_busy = d->op_sent = d->op_waits = d->extend_busy = d->extend_sent = d->timed_out = false;
-    d->no_extend = d->written = false;
+    d->no_extend = d->written = d->kept = false;
     d->say_exception = d->say_error = d->say_body = d->say_route = BQ_STR_NULL;
     d->extend_at_ms = d->hold_until_ms = BQ_NEVER;
     d->stage = BQ_STAGE_FREE;
@@ -115,7 +115,7 @@ void bq_delivery_judge(bq_delivery *d)
 static void release_orphan(bq_delivery *d)
 {
     bq_consumer *c = d->consumer;
-    if (d->in && d->in->keep && d->ours)
+    if (d->in && d->kept && d->ours)
         c->link.ops->forget(c->link.state, d->in);
     d->ours = false;
     bq_consumer_unref(c);

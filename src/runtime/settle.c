@@ -89,7 +89,7 @@ static void start_op(bq_delivery *d, bq_op_kind kind, bq_step step)
     d->op_sent = false;
     d->overdue = false;
     if (kind != BQ_OP_PUBLISH) {
-        d->in->keep = can(d, BQ_CAP_KEEP) && (d->out || c->options.on_error);
+        d->kept = d->in->keep = can(d, BQ_CAP_KEEP) && (d->out || c->options.on_error);
         d->op_waits = d->extend_busy;
     }
     if (!d->op_waits)
@@ -583,7 +583,7 @@ static void ended(bq_delivery *d, bq_status status, const bq_error *why)
     bool lost = status == BQ_LOST;
     bq_settled as = lost ? BQ_SETTLED_LOST : d->decision.settled;
     /* The driver has freed it unless it was asked not to. */
-    if (!d->in->keep) {
+    if (!d->kept) {
         d->ours = false;
         d->in = NULL;
     }

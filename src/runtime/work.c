@@ -451,7 +451,7 @@ static void leave(bq_consumer *c)
         if (!d->in)
             continue;
         if (d->out) {
-            d->in->keep = (c->link.caps & BQ_CAP_KEEP) != 0;
+            d->kept = d->in->keep = (c->link.caps & BQ_CAP_KEEP) != 0;
             d->ours = true;
         } else if (d->stage == BQ_STAGE_SETTLED && d->ours) {
             bq_link_forget(&c->link, d->in);

@@ -113,6 +113,7 @@ struct bq_delivery {
     bool forced;  /* settled over the handler's head: its outcome is ignored */
     bool revoked; /* no longer ours: forgotten when the handler is done */
     bool ours;    /* `in` must still be settled or forgotten */
+    bool kept;    /* the driver frees `in` only when it is forgotten */
     bool lost_counted;
     bool reported; /* on_error has been called */
     bool overdue;

@@ -24,6 +24,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     worker *w = *state;
+    w_gate(w, false);
     if (w->consumer)
         w_close(w);
     size_t live = fake_live();
@@ -461,6 +462,7 @@ static void a_write_that_is_never_confirmed_is_answered_for(void **state)
     w->outcome = BQ_FAILED;
     w->o.max_attempts = 1;
     w->o.settle_timeout_ms = 50;
+    w->o.shutdown_timeout_ms = -1;
     fake_when(BQ_OP_DEAD_LETTER, FAKE_NEVER, 1);
     fake_put("q", body_of("urn:a", 0), NULL, 0);
     fake_put("q", body_of("urn:a", 0), NULL, 0);

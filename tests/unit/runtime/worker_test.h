@@ -201,6 +201,7 @@ static inline void w_init(worker *w)
     w->o.routes = w->routes;
     w->o.route_count = 1;
     w->o.on_error = w_on_error;
+    w->o.shutdown_timeout_ms = 3000;
     w->o.on_connection = w_on_connection;
     w->o.arg = w;
     w->o.logger = (bq_logger){w_log, w, BQ_LOG_DEBUG};
