@@ -473,32 +473,37 @@ static void hang_up(int fd, void *arg)
     (void)fd, (void)arg;
 }
 
-static bool write_more(bq_stream *s, void *arg)
+/* Writes at once, never reading, until it fails. */
+static bq_status write_until_broken(bq_stream *s, bq_error *err)
 {
-    bq_error err;
-    (void)arg;
-    static char bytes[1000];
-    if (bq_stream_is_open(s) && bq_stream_queued(s) == 0)
-        expect_ok(bq_stream_write(s, (bq_str){bytes, 1000}, &err), &err); /* copied, so that service writes it */
-    return false;
+    bq_status status = BQ_OK;
+    for (int i = 0; i < 100000 && status == BQ_OK; i++) {
+        status = bq_stream_write(s, BQ_STR("PING"), err);
+        if (status == BQ_OK)
+            status = bq_stream_flush(s, err);
+    }
+    return status;
 }
 
 static void no_sigpipe(void **state)
 {
     (void)state;
     struct sigaction action;
+    server srv = {0};
+    bq_error err;
     assert_int_equal(sigaction(SIGPIPE, NULL, &action), 0);
     assert_true(action.sa_handler == SIG_DFL); /* a signal would end this program */
-    for (int i = 0; i < 20; i++) {
-        server srv = {0};
-        bq_error err;
-        server_start(&srv, "127.0.0.1", hang_up, NULL);
-        bq_stream_config config = tcp("127.0.0.1", srv.port);
-        bq_stream *s = open_stream(&config);
-        assert_int_equal(run_until(s, write_more, NULL, &err), BQ_UNAVAILABLE);
-        bq_stream_close(s);
-        server_end(&srv);
-    }
+    server_start(&srv, "127.0.0.1", hang_up, NULL);
+    bq_stream_config config = tcp("127.0.0.1", srv.port);
+    bq_stream *s = open_stream(&config);
+    expect_ok(run_until(s, is_open, NULL, &err), &err);
+    struct pollfd fd;
+    int64_t deadline = BQ_NEVER;
+    assert_int_equal(bq_stream_prepare(s, &fd, &deadline), 1);
+    assert_int_equal(poll(&fd, 1, PATIENCE_MS), 1); /* it hung up; nobody reads that */
+    server_end(&srv);
+    expect_failure(write_until_broken(s, &err), BQ_UNAVAILABLE, &err, "Broken pipe");
+    bq_stream_close(s);
     assert_int_equal(sigaction(SIGPIPE, NULL, &action), 0);
     assert_true(action.sa_handler == SIG_DFL);
 }
@@ -530,16 +535,34 @@ static void the_last_words_of_a_peer_are_heard(void **state)
     sem_post(&sc.go);
     server_end(&srv);
     /* Writing fails before anything was read. */
-    bq_status status = BQ_OK;
-    for (int i = 0; i < 1000 && status == BQ_OK; i++) {
-        status = bq_stream_write(s, BQ_STR("PING"), &err);
-        if (status == BQ_OK)
-            status = bq_stream_flush(s, &err);
-    }
-    assert_int_equal(status, BQ_UNAVAILABLE);
+    assert_int_equal(write_until_broken(s, &err), BQ_UNAVAILABLE);
     assert_int_equal(bq_stream_input(s).len, 18);
     assert_memory_equal(bq_stream_input(s).ptr, "-ERR max clients\r\n", 18);
     bq_stream_close(s);
+}
+
+static void idle_connections_keep_little(void **state)
+{
+    (void)state;
+    server srv = {0};
+    bq_error err;
+    alloc_fail_state counter;
+    intake in = {.len = 1000000};
+    alloc_fail_begin(&counter, 0, false);
+    server_start(&srv, "127.0.0.1", echo, NULL);
+    bq_stream_config config = tcp("127.0.0.1", srv.port);
+    bq_stream *s = open_stream(&config);
+    expect_ok(run_until(s, is_open, NULL, &err), &err);
+    long before = atomic_load(&counter.live);
+    write_pattern(s, 0, in.len);
+    size_t all = in.len;
+    expect_ok(run_until(s, has_input, &all, &err), &err);
+    assert_int_equal(atomic_load(&counter.live), before + 1); /* the input */
+    expect_ok(run_until(s, take_pattern, &in, &err), &err);
+    assert_int_equal(atomic_load(&counter.live), before);
+    bq_stream_close(s);
+    server_end(&srv);
+    assert_int_equal(alloc_fail_end(&counter), 0);
 }
 
 /* ---- getting there ------------------------------------------------------------------------------------------------- */
@@ -905,6 +928,7 @@ int main(void)
         cmocka_unit_test(half_a_close),
         cmocka_unit_test(no_sigpipe),
         cmocka_unit_test(the_last_words_of_a_peer_are_heard),
+        cmocka_unit_test(idle_connections_keep_little),
         cmocka_unit_test(a_closed_port),
         cmocka_unit_test(a_peer_that_does_not_answer),
         cmocka_unit_test_teardown(every_address_is_tried, give_lookup_back),
