@@ -306,7 +306,7 @@ void bq_consumer_stop(bq_consumer *c)
 void bq_consumer_metrics(const bq_consumer *c, bq_metrics *out)
 {
     const bq_counters *n = &c->counters;
-#define READ(name) .name = atomic_load_explicit(&n->name, memory_order_relaxed)
+#define READ(name) .name = atomic_load_explicit(&n->name, memory_order_acquire)
     *out = (bq_metrics){READ(taken),       READ(handled),       READ(acked),
                         READ(retried),     READ(dead_lettered), READ(dropped),
                         READ(released),    READ(poison),        READ(gated),

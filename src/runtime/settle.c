@@ -541,7 +541,7 @@ void bq_settle_recycle(bq_delivery *d)
     d->next_free = c->free;
     c->free = d;
     c->held--;
-    atomic_store_explicit(&c->counters.in_flight, c->held, memory_order_relaxed);
+    atomic_store_explicit(&c->counters.in_flight, c->held, memory_order_release);
 }
 
 static void settled(bq_delivery *d)

@@ -160,7 +160,7 @@ static bool take(bq_consumer *c)
     if (n == 0)
         return false;
     bq_count(&c->counters.taken, n);
-    atomic_store_explicit(&c->counters.in_flight, c->held, memory_order_relaxed);
+    atomic_store_explicit(&c->counters.in_flight, c->held, memory_order_release);
     bq_pool_kick(c, n);
     return true;
 }

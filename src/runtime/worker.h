@@ -216,8 +216,8 @@ struct bq_consumer {
 
 static inline void bq_count(atomic_ullong *counter, uint64_t by)
 {
-    /* One writer, so no read-modify-write is needed. */
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by, memory_order_relaxed);
+    /* One writer, so no read-modify-write is needed. Released: who reads the counter sees what it counts. */
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by, memory_order_release);
 }
 
 /* ---- consumer.c ---- */

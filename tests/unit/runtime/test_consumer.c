@@ -638,7 +638,7 @@ static void a_late_handler_counts_as_failed(void **state)
     fake_put("q", body_of("urn:a", 0), NULL, 0);
     w_open(w, "fake:x");
     FAKE_AWAIT(fake_ready("q.dlq") == 1);
-    assert_true(w->saw_cancel);
+    assert_true(W(w, saw_cancel));
     assert_non_null(strstr(fake_body("q.dlq", 0), "\"error\":\"The handler did not finish within 30 ms.\","
                                                   "\"exception\":\"HandlerTimeout\""));
 }
@@ -675,7 +675,7 @@ static void a_hanging_handler_is_settled_without_it(void **state)
     W_AWAIT_SETTLED(w, 1);
     assert_int_equal(fake_live(), 0);
     assert_int_equal(fake_ops(BQ_OP_ACK), 0); /* it said done, too late */
-    assert_string_equal(w->why, "");
+    assert_true(w_calm(w));
 }
 
 /* Where the driver cannot keep it, it is settled as failed when it returns, and until then its lease may lapse. */
@@ -690,7 +690,7 @@ static void a_hanging_handler_on_a_driver_that_keeps_nothing(void **state)
     w_gate(w, true);
     fake_put("q", body_of("urn:a", 0), NULL, 0);
     w_open(w, "fakefixed:x");
-    FAKE_AWAIT(W(w, running) == 1 && w->last_lost);
+    FAKE_AWAIT(W(w, running) == 1 && W(w, last_lost));
     assert_int_equal(fake_out(), 0); /* it is ready for somebody else */
     assert_int_equal(fake_ready("q"), 1);
     w_gate(w, false);
@@ -725,7 +725,7 @@ static void an_extension_that_is_lost_sets_the_flag(void **state)
     w_gate(w, true);
     fake_put("q", body_of("urn:a", 0), NULL, 0);
     w_open(w, "fake:x");
-    FAKE_AWAIT(W(w, running) == 1 && w->last_lost);
+    FAKE_AWAIT(W(w, running) == 1 && W(w, last_lost));
     assert_int_equal(w_metrics(w).leases_lost, 1);
 }
 
@@ -870,7 +870,7 @@ static void revoked_deliveries_are_forgotten(void **state)
     w_open(w, "fake:x");
     FAKE_AWAIT(W(w, running) == 1 && fake_out() == 3);
     fake_revoke();
-    FAKE_AWAIT(w_metrics(w).leases_lost == 3 && w->last_lost);
+    FAKE_AWAIT(w_metrics(w).leases_lost == 3 && W(w, last_lost));
     assert_int_equal(fake_ready("q"), 3);
     w_gate(w, false);
     FAKE_AWAIT(w_metrics(w).acked == 3);
@@ -948,7 +948,7 @@ static void a_stop_lets_handlers_finish(void **state)
     assert_int_equal(fake_ops(BQ_OP_RELEASE), 3);
     fake_put("q", body_of("urn:a", 9), NULL, 0);
     assert_int_equal(bq_consumer_wait(w->consumer, 30, &err), BQ_TIMEOUT);
-    assert_false(w->saw_cancel);
+    assert_false(W(w, saw_cancel));
     w_gate(w, false);
     assert_int_equal(bq_consumer_wait(w->consumer, 10000, &err), BQ_OK);
     assert_int_equal(W(w, calls), 1);
@@ -980,7 +980,7 @@ static void a_second_stop_gives_back_at_once(void **state)
     FAKE_AWAIT(W(w, finished) == 1);
     w_close(w);
     assert_int_equal(fake_ops(BQ_OP_ACK), 0);
-    assert_string_equal(w->why, "");
+    assert_true(w_calm(w));
 }
 
 static void the_shutdown_timeout_gives_back(void **state)
@@ -995,7 +995,7 @@ static void the_shutdown_timeout_gives_back(void **state)
     FAKE_AWAIT(W(w, running) == 1);
     bq_consumer_stop(w->consumer);
     assert_int_equal(bq_consumer_wait(w->consumer, 10000, &err), BQ_OK);
-    FAKE_AWAIT(w->saw_cancel);
+    FAKE_AWAIT(W(w, saw_cancel));
     assert_int_equal(fake_ready("q"), 1);
     w_gate(w, false);
     FAKE_AWAIT(W(w, finished) == 1);
@@ -1055,7 +1055,7 @@ static void close_does_not_wait_for_ever(void **state)
     w_gate(w, false);
     FAKE_AWAIT(W(w, finished) == 1 && fake_live() == 0);
     assert_int_equal(strlen(w->log), logged);
-    assert_string_equal(w->why, "");
+    assert_true(w_calm(w));
 }
 
 /* The same where the driver would free the message with the connection: then the connection waits. */
@@ -1072,7 +1072,7 @@ static void close_leaves_the_connection_to_a_hanging_handler(void **state)
     assert_int_equal(fake_closed(), 0);
     w_gate(w, false);
     FAKE_AWAIT(fake_closed() == 1);
-    assert_string_equal(w->why, "");
+    assert_true(w_calm(w));
     assert_int_equal(fake_ready("q"), 1);
 }
 

@@ -59,7 +59,8 @@ typedef struct worker {
     char seen[16][1024];
     char last_queue[64], last_urn[128], last_id[64], last_trace[64], last_data[256];
     int last_attempts;
-    bool last_replay, last_lost, saw_cancel;
+    bool last_replay;
+    int last_lost, saw_cancel;
     /* what the callbacks were told */
     reported reports[64];
     int report_count;
@@ -243,6 +244,15 @@ static inline bool w_logged(worker *w, const char *part)
     bool found = strstr(w->log, part) != NULL;
     pthread_mutex_unlock(&w->lock);
     return found;
+}
+
+/* Nothing strange was seen. */
+static inline bool w_calm(worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    bool calm = !w->why[0];
+    pthread_mutex_unlock(&w->lock);
+    return calm;
 }
 
 static inline bq_metrics w_metrics(worker *w)
