@@ -181,6 +181,9 @@ BQ_API const bq_binding *bq_binding_at(size_t index);
 
 /* ---- the rules -------------------------------------------------------------------------------------------------- */
 
+/* `scratch` is an initialised buffer. A call appends to it and may move what earlier calls put there, so texts that are
+ * kept need a scratch of their own, or one with room for them all (bq_envelope_text says how much that is). */
+
 /* Properties at most, contract's own, of one message. */
 #define BQ_PROJECTED_MAX 12
 
