@@ -82,20 +82,23 @@ typedef enum bq_cause {
 typedef struct bq_decision {
     bq_act act;
     bq_cause cause;
-    int32_t attempts;   /* RETRY: of the copy. DEAD_LETTER: of the body and of dead_letter.attempts. Otherwise the count
-                            to report: this delivery included when its handler failed */
-    int64_t delay_ms;   /* RETRY, NATIVE_RETRY, RELEASE. -1: the broker's own (BullMQ's backoff) */
-    int64_t hold_ms;    /* NATIVE_RETRY, RELEASE: hold the unsettled delivery so long first, its lease extended; then
-                            delay_ms is 0 (Service Bus, Artemis) */
+    /* RETRY: of the copy. DEAD_LETTER: of the body and of dead_letter.attempts. Otherwise the count to report, this
+     * delivery included when its handler failed. */
+    int32_t attempts;
+    /* RETRY, NATIVE_RETRY, RELEASE. -1: the broker's own (BullMQ's backoff). */
+    int64_t delay_ms;
+    /* NATIVE_RETRY, RELEASE: hold the unsettled delivery so long first, its lease extended; delay_ms is 0 then. */
+    int64_t hold_ms;
     bool delay_cut;     /* the delay asked for was longer than the binding's limit: warn */
     bool delay_ignored; /* a delay was asked for where the retry topic decides: warn once (Kafka) */
     int tier;           /* RETRY, RELEASE on Kafka: the retry topic, from 1; 0: none, RELEASE seeks back */
-    bq_copy copy;       /* RETRY, DEAD_LETTER, RELEASE: what travels with the copy. For DEAD_LETTER, GATED means the
-                                  raw bytes alone, POISON the record of a poison body, RECORD that of an envelope */
-    bool bytes_unchanged;      /* RETRY: the body is not rewritten, `attempts` goes into the property (Pulsar, 7.6) */
-    bq_reason reason;          /* DEAD_LETTER with a record */
-    bool reject_after;         /* DEAD_LETTER: then reject natively instead of acknowledging, also when the write failed
-                            (BullMQ, 7.3) */
+    /* RETRY, DEAD_LETTER, RELEASE: what travels with the copy. For DEAD_LETTER, GATED means the raw bytes alone, POISON
+     * the record of a poison body, RECORD that of an envelope. */
+    bq_copy copy;
+    bool bytes_unchanged; /* RETRY: the body is not rewritten, `attempts` goes into the property (Pulsar, 7.6) */
+    bq_reason reason;     /* DEAD_LETTER with a record */
+    /* DEAD_LETTER: then reject natively instead of acknowledging, also when the write failed (BullMQ, 7.3). */
+    bool reject_after;
     const char *reject_reason; /* REJECT, and DEAD_LETTER with reject_after: static text */
     bool reported;             /* call on_error after settling, with `trouble` */
     bq_trouble trouble;
