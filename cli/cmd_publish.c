@@ -8,6 +8,7 @@
 #include "reader.h"
 #include "target.h"
 #include "text.h"
+#include "utf8.h"
 
 #include <errno.h>
 #include <stddef.h>

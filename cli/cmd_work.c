@@ -338,7 +338,8 @@ static int connect_first(work *w, bq_consumer *consumer)
 {
     bq_error err = {.text = ""};
     bq_status status = bq_consumer_wait_connected(consumer, w->v->common.timeout_ms, &err);
-    if (status == BQ_OK || atomic_load(&stop_requests) > 0)
+    /* CLOSED: it was connected, and has ended already (an empty queue and --drain). */
+    if (status == BQ_OK || status == BQ_CLOSED || atomic_load(&stop_requests) > 0)
         return CLI_DONE;
     return out_failure("work", &err);
 }

@@ -28,7 +28,7 @@
 #define PIPE_SIZE (1024 * 1024)
 #define FINISH_MS 5000 /* to end by itself once its stdin is closed */
 #define GRACE_MS 2000  /* between SIGTERM and SIGKILL */
-#define CLOSED_MS 1000 /* to end by itself once it has closed its stdin */
+#define CLOSED_MS 2000 /* to end by itself once it has closed its stdin */
 
 bool coprocess_init(coprocess *c, size_t number, const char *command, int64_t timeout_ms,
                     const coprocess_events *events)
@@ -219,21 +219,26 @@ bool coprocess_give(coprocess *c, bq_delivery *delivery)
     return false;
 }
 
+void coprocess_deaf(coprocess *c)
+{
+    if (c->state != COPROCESS_RUNNING || c->in_fd < 0)
+        return;
+    bq_buf_reset(&c->out);
+    c->out_done = 0;
+    close_if_open(c->in_fd);
+    c->in_fd = -1;
+    c->closed_ms = monotonic_ms() + CLOSED_MS;
+}
+
 void coprocess_write(coprocess *c)
 {
-    while (c->state == COPROCESS_RUNNING && c->out_done < c->out.len) {
+    while (c->state == COPROCESS_RUNNING && c->in_fd >= 0 && c->out_done < c->out.len) {
         ssize_t n = write(c->in_fd, c->out.ptr + c->out_done, c->out.len - c->out_done);
         if (n > 0) {
             c->out_done += (size_t)n;
             c->written += (uint64_t)n;
         } else if (n < 0 && errno == EPIPE) {
-            /* It reads no more, most likely because it has ended: that is told by its stdout. */
-            bq_buf_reset(&c->out);
-            c->out_done = 0;
-            close_if_open(c->in_fd);
-            c->in_fd = -1;
-            c->closed_ms = monotonic_ms() + CLOSED_MS;
-            return;
+            coprocess_deaf(c);
         } else if (n < 0 && errno != EINTR) {
             return;
         }

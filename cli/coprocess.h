@@ -54,6 +54,8 @@ void coprocess_start_due(coprocess *c, int64_t now_ms);
 bool coprocess_give(coprocess *c, bq_delivery *delivery);
 /* Writes what can be written now. */
 void coprocess_write(coprocess *c);
+/* It reads no more, most likely because it has ended, which its stdout will tell; else it gets a moment to end. */
+void coprocess_deaf(coprocess *c);
 /* Reads what is there, settles what is answered. Also when the process has ended. */
 void coprocess_read(coprocess *c);
 /* What is due: the oldest message's deadline. */

@@ -191,10 +191,11 @@ static size_t describe(mux *m, bool stopping, int64_t *until_ms)
     for (size_t i = 0; i < m->count; i++) {
         coprocess *c = &m->processes[i];
         bool running = c->state == COPROCESS_RUNNING;
-        bool wants_out = running && c->in_fd >= 0 && c->out_done < c->out.len;
+        bool wants_out = c->out_done < c->out.len;
         m->fds[n++] = (struct pollfd){running ? c->answers.fd : -1, POLLIN, 0};
         m->fds[n++] = (struct pollfd){running ? c->child.fd : -1, POLLIN, 0};
-        m->fds[n++] = (struct pollfd){wants_out ? c->in_fd : -1, POLLOUT, 0};
+        /* Asked for nothing, it still tells when the other end is closed. */
+        m->fds[n++] = (struct pollfd){running ? c->in_fd : -1, wants_out ? POLLOUT : 0, 0};
         *until_ms = coprocess_next(c, *until_ms);
     }
     return n;
@@ -226,7 +227,9 @@ static void serve(mux *m, int64_t now_ms)
         const struct pollfd *fds = &m->fds[2 + 3 * i];
         if (fds[0].revents || fds[1].revents)
             coprocess_read(c);
-        if (fds[2].revents)
+        if (fds[2].revents & POLLERR)
+            coprocess_deaf(c);
+        else if (fds[2].revents)
             coprocess_write(c);
         coprocess_check(c, now_ms);
     }

@@ -4,6 +4,7 @@
  * One lock guards all of it, so that lines of different threads never mix.
  */
 #include "out.h"
+#include "utf8.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -210,12 +211,16 @@ static void clear_progress_locked(void)
     out.progress_shown = false;
 }
 
-/* Texts may hold bytes of messages: a control byte in them must not reach a terminal. */
+/* Texts may hold bytes of messages, and may have been cut anywhere: a control byte must not reach a terminal, and a log
+ * is text. */
 static void tame(char *text, size_t len)
 {
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+    for (size_t i = 0; i < len;) {
+        size_t n = utf8_sequence((const unsigned char *)text + i, len - i);
+        if (n == 0 || (unsigned char)text[i] < 0x20 || text[i] == 0x7f)
             text[i] = '?';
+        i += n ? n : 1;
+    }
 }
 
 static void say(const char *label, const char *color, const char *format, va_list args)

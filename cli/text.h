@@ -29,8 +29,6 @@ void base64_add(bq_buf *buf, bq_str bytes);
 /* False when `text` is not standard base64 with its padding. */
 bool base64_decode(bq_str text, bq_buf *out);
 
-bool utf8_valid(bq_str text);
-
 /* ---- a message as a line -------------------------------------------------------------------------------------------- */
 
 typedef enum message_format { FORMAT_BODY, FORMAT_DATA, FORMAT_FULL } message_format;

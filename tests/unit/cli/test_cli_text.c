@@ -2,6 +2,7 @@
 #include "unit/cmocka_all.h"
 
 #include "text.h"
+#include "utf8.h"
 
 #include <string.h>
 
