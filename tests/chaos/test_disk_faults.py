@@ -57,7 +57,7 @@ def _at_every(workload, fault, length, step=1):
         except Exception as wrong:
             raise AssertionError(f"{fault} from {number}: {wrong}; files in {home}") from wrong
     print(f"{opened} runs, {failed} in which an operation failed")
-    assert opened > 10 and failed, "no operation of the workload ever met the fault"
+    assert opened >= 5 and failed, "no operation of the workload ever met the fault"
 
 
 @pytest.mark.native
