@@ -6,8 +6,8 @@
 #define BQ_CLI_COPROCESS_H
 
 #include "inflight.h"
+#include "process.h"
 #include "reader.h"
-#include "spawn.h"
 
 typedef struct coprocess_events {
     /* A message of which the process never saw a byte, when it ended: to be given to another one. */

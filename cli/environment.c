@@ -4,7 +4,7 @@
  */
 #include "environment.h"
 #include "out.h"
-#include "spawn.h"
+#include "process.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
  */
 #include "environment.h"
 #include "out.h"
-#include "spawn.h"
+#include "process.h"
 #include "work.h"
 
 #include <errno.h>

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/resolve.h"
 #include "net/stream.h"
 
 #include <arpa/inet.h>
@@ -165,6 +166,17 @@ static inline void expect_pattern(const char *bytes, size_t from, size_t len)
     for (size_t i = 0; i < len; i++) {
         if (bytes[i] != pattern(from + i))
             fail_msg("byte %zu is wrong", from + i);
+    }
+}
+
+/* Until every look-up's thread has ended, the abandoned ones included: before the allocator is replaced, and at the end
+ * of a test that abandons some. */
+static inline void await_lookups(void)
+{
+    int64_t give_up = bq_now_ms() + PATIENCE_MS;
+    while (bq_resolve_running() > 0) {
+        assert_true(bq_now_ms() < give_up);
+        (void)poll(NULL, 0, 1);
     }
 }
 

@@ -40,15 +40,6 @@ static void await(const bq_resolve *resolve)
     assert_true(bq_resolve_done(resolve));
 }
 
-static void await_no_threads(void)
-{
-    int64_t give_up = bq_now_ms() + PATIENCE_MS;
-    while (bq_resolve_running() > 0) {
-        assert_true(bq_now_ms() < give_up);
-        (void)poll(NULL, 0, 1);
-    }
-}
-
 static void addresses_need_no_thread(void **state)
 {
     (void)state;
@@ -84,7 +75,7 @@ static void names_are_looked_up(void **state)
     expect_ok(bq_resolve_result(resolve, &list, &err), &err);
     assert_non_null(list);
     bq_resolve_free(resolve);
-    await_no_threads();
+    await_lookups();
 }
 
 static void failures_are_told(void **state)
@@ -113,7 +104,7 @@ static void failures_are_told(void **state)
         assert_null(list);
         bq_resolve_free(resolve);
     }
-    await_no_threads();
+    await_lookups();
 }
 
 static void abandoned_lookups_are_bounded(void **state)
@@ -134,14 +125,14 @@ static void abandoned_lookups_are_bounded(void **state)
     assert_int_equal(bq_resolve_running(), BQ_RESOLVE_MAX);
     for (int i = 0; i < BQ_RESOLVE_MAX; i++)
         sem_post(&gate);
-    await_no_threads();
+    await_lookups();
 
     /* And the places are free again. */
     sem_post(&gate);
     expect_ok(bq_resolve_start(&resolves[0], "slow.example", 80, &err), &err);
     await(resolves[0]);
     bq_resolve_free(resolves[0]);
-    await_no_threads();
+    await_lookups();
 }
 
 static bq_status resolve_once(void *arg)
@@ -155,7 +146,7 @@ static bq_status resolve_once(void *arg)
         status = bq_resolve_result(resolve, &list, &err);
     }
     bq_resolve_free(resolve);
-    await_no_threads();
+    await_lookups();
     return status;
 }
 

@@ -1,10 +1,10 @@
 /*
- * spawn.c - starts `sh -c COMMAND` in a process group of its own, and ends it again.
+ * process.c - starts `sh -c COMMAND` in a process group of its own, and ends it again.
  *
  * A process that has ended is collected only after its group was signalled: until then the number of the group cannot
  * be given to somebody else.
  */
-#include "spawn.h"
+#include "process.h"
 #include "guard.h"
 
 #include <errno.h>

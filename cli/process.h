@@ -1,9 +1,9 @@
 /*
- * spawn.h - starts `sh -c COMMAND` in a process group of its own, and ends it again. Every descriptor of bq is closed
+ * process.h - starts `sh -c COMMAND` in a process group of its own, and ends it again. Every descriptor of bq is closed
  * there but the ones named. Any thread.
  */
-#ifndef BQ_CLI_SPAWN_H
-#define BQ_CLI_SPAWN_H
+#ifndef BQ_CLI_PROCESS_H
+#define BQ_CLI_PROCESS_H
 
 #include "cli.h"
 
