@@ -244,7 +244,7 @@ static bq_status consumer_new(bq_consumer **out, bq_error *err)
 bq_status bq_consumer_open(bq_consumer **out, const char *url, const bq_consumer_options *options, bq_error *err)
 {
     *out = NULL;
-    bq_consumer *c;
+    bq_consumer *c = NULL;
     bq_status st = consumer_new(&c, err);
     if (st)
         return st;
