@@ -266,7 +266,7 @@ static void consumers_share(const kit_suite *suite)
     enum { COUNT = 200 };
     unsigned char seen[COUNT] = {0};
     kit_op ops[COUNT];
-    char bodies[COUNT][8];
+    char bodies[COUNT][16];
     KIT_WORKER(a, suite, 0);
     kit_client b, *both[2] = {&a, &b};
     kit_open(&b, a_url, KIT_BOTH, 0, "q");
@@ -282,7 +282,7 @@ static void consumers_share(const kit_suite *suite)
             bq_incoming *in = kit_take(both[i], 10);
             if (!in)
                 continue;
-            char text[8] = "";
+            char text[16] = "";
             assert_true(in->body.len < sizeof(text));
             memcpy(text, in->body.ptr, in->body.len);
             int n = (int)strtol(text, NULL, 10);

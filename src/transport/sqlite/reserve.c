@@ -409,7 +409,7 @@ int bq_sq_reserve(sq_transport *t, size_t want, int64_t now_ms, sq_list *got, bo
             break;
         if (t->subs[index] == 0)
             continue;
-        bool empty;
+        bool empty = false;
         size_t share = n < queues ? (left + queues - n - 1) / (queues - n) : left;
         code = reserve_queue(t, index, share, now_ms, token, &bytes, got, &empty);
         *drained = *drained && empty;

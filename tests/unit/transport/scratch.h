@@ -37,7 +37,8 @@ static inline const char *scratch_new(void)
 /* "sqlite:PATH?options" */
 static inline const char *scratch_url(char *url, size_t size, const char *path, const char *options)
 {
-    (void)snprintf(url, size, "sqlite:%s%s%s", path, *options ? "?" : "", options);
+    if ((size_t)snprintf(url, size, "sqlite:%s%s%s", path, *options ? "?" : "", options) >= size)
+        abort();
     return url;
 }
 
@@ -50,7 +51,8 @@ static inline void scratch_remove(const char *dir)
     while (d && (e = readdir(d))) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
-        (void)snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+        if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, e->d_name) >= sizeof(path))
+            abort();
         if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
             scratch_remove(path);
         else
