@@ -18,13 +18,13 @@
 #define REGISTERED_MAX 32
 
 extern const bq_transport_ops bq_memory_ops;
-#if BQ_HAVE_SQLITE && BQ_READY_SQLITE
+#if BQ_HAVE_SQLITE
 extern const bq_transport_ops bq_sqlite_ops;
 #endif
 
 static const bq_transport_ops *const built_in[] = {
     &bq_memory_ops,
-#if BQ_HAVE_SQLITE && BQ_READY_SQLITE
+#if BQ_HAVE_SQLITE
     &bq_sqlite_ops,
 #endif
     NULL,
