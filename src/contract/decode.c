@@ -483,7 +483,7 @@ bq_verdict bq_envelope_decode(bq_envelope *env, const void *body, size_t len)
     reader r = {.s = {end, NULL, "", 0}, .env = env, .base = base, .safe = bq_walk_safe(base, end)};
     const uint8_t *after = root(&r, p + 1);
     if (after && after != end)
-        after = bq_scan_fault(&r.s, after, "trailing bytes after the value");
+        after = bq_scan_fault(&r.s, bq_scan_space(after), "trailing bytes after the value");
     if (!after || (r.s.seen & BQ_SCAN_HIGH)) {
         size_t bad = bq_scan_utf8(base, len);
         if (bad != len)

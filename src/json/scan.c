@@ -404,7 +404,7 @@ static bool scan_document(bq_scanned *out, const uint8_t *base, size_t len, bool
     else
         q = scan_root(&s, p, finite, tape);
     if (q && q != end)
-        q = bq_scan_fault(&s, q, "trailing bytes after the value");
+        q = bq_scan_fault(&s, bq_scan_space(q), "trailing bytes after the value");
     *out = (bq_scanned){q != NULL, false, s.seen, (size_t)(p - base), (size_t)(end - p), 0, s.reason};
     if (!q)
         out->fault = (size_t)(s.fault - base);

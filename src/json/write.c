@@ -108,5 +108,5 @@ bq_status bq_json_add_compact(bq_buf *out, bq_str value, bq_error *err)
             p++;
     }
     bq_status status = finish(out, before);
-    return status == BQ_OK ? BQ_OK : bq_fail_nomem(err);
+    return status == BQ_OK ? BQ_OK : bq_fail(err, status, "no room for %zu bytes of JSON", scanned.len);
 }
