@@ -252,11 +252,7 @@ static int check_dead_lettering(const cli_verb *verb, const work_values *v, cons
 {
     const bq_transport_ops *ops = target_transport(url);
     const bq_binding *binding = ops ? bq_binding_find(bq_str_of(ops->name)) : NULL;
-    if (!binding || v->dlq.given || v->no_dlq || v->unknown == 3)
-        return CLI_DONE;
-    bool drops = binding->dead_default == BQ_DEAD_OPT_IN && binding->off_exhausted == BQ_OFF_DROP;
-    bool blocks = binding->dead_default == BQ_DEAD_WITH_RETRY && !target_has_option(url, "retry", "none");
-    if (!drops && !blocks)
+    if (!binding || v->dlq.given || v->no_dlq || !target_loses_failures(binding, url))
         return CLI_DONE;
     return args_usage_error(verb, "on this broker failing messages would be dropped: say --dlq or --no-dlq");
 }

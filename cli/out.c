@@ -86,9 +86,24 @@ static int write_all(int fd, const char *bytes, size_t len)
     return 0;
 }
 
+/* A failure is ignored: nobody is left to be told. */
+static void write_stderr(const char *bytes, size_t len)
+{
+    (void)write_all(STDERR_FILENO, bytes, len);
+}
+
+static void clear_progress_locked(void)
+{
+    if (out.progress_shown)
+        write_stderr("\r\033[K", 4);
+    out.progress_shown = false;
+}
+
 static bool flush_locked(void)
 {
     if (out.buf.len > 0 && writable()) {
+        if (out.terminal_out)
+            clear_progress_locked(); /* both are the same screen */
         int rc = write_all(STDOUT_FILENO, out.buf.ptr, out.buf.len);
         if (rc == EPIPE)
             out.closed = true;
@@ -197,19 +212,6 @@ const char *out_plain(void)
 }
 
 /* ---- stderr -------------------------------------------------------------------------------------------------------- */
-
-/* A failure is ignored: nobody is left to be told. */
-static void write_stderr(const char *bytes, size_t len)
-{
-    (void)write_all(STDERR_FILENO, bytes, len);
-}
-
-static void clear_progress_locked(void)
-{
-    if (out.progress_shown)
-        write_stderr("\r\033[K", 4);
-    out.progress_shown = false;
-}
 
 /* Texts may hold bytes of messages, and may have been cut anywhere: a control byte must not reach a terminal, and a log
  * is text. */

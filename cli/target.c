@@ -239,3 +239,10 @@ bool target_has_option(const char *url, const char *name, const char *except)
     }
     return false;
 }
+
+bool target_loses_failures(const bq_binding *binding, const char *url)
+{
+    if (binding->dead_default == BQ_DEAD_OPT_IN)
+        return binding->off_exhausted == BQ_OFF_DROP;
+    return binding->dead_default == BQ_DEAD_WITH_RETRY && !target_has_option(url, "retry", "none");
+}

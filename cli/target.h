@@ -18,5 +18,8 @@ const bq_transport_ops *target_transport(const char *url);
 bool target_is(const char *url, const char *family);
 /* The URL's query sets that option, to something else than `except` (may be NULL). */
 bool target_has_option(const char *url, const char *name, const char *except);
+/* Failing messages are by default dropped there, or stop a partition (Pulsar, Artemis, Kafka without retry topics): the
+ * user has to say what is wanted. */
+bool target_loses_failures(const bq_binding *binding, const char *url);
 
 #endif
