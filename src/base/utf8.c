@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__SSE2__)
+#if defined(__SSE2__) && !defined(BQ_SCALAR)
 #include <emmintrin.h>
 #endif
 
@@ -37,7 +37,7 @@ static inline size_t sequence(const uint8_t *p, size_t left)
 /* First index from i that may hold a byte above 0x7F; whole blocks only, the caller looks at the rest. */
 static inline size_t skip_ascii(const uint8_t *p, size_t i, size_t len)
 {
-#if defined(__SSE2__)
+#if defined(__SSE2__) && !defined(BQ_SCALAR)
     for (; len - i >= 16; i += 16) {
         int mask = _mm_movemask_epi8(_mm_loadu_si128((const __m128i *)(const void *)(p + i)));
         if (mask)
