@@ -266,7 +266,7 @@ static void write_zsh(bq_buf *file)
         if (verb->operand_files)
             buf_text(file, "    '*:file:_files'\n");
         else if (verb == &cli_help)
-            buf_text(file, "    \"1:topic:(urls ${(j: :)${verbs%%:*}})\"\n");
+            buf_text(file, "    \"1:topic:(urls ${(j: :)${(@)verbs%%:*}})\"\n");
         else if (verb->max_operands)
             buf_text(file, "    '*:argument:'\n");
         buf_text(file, "    ) ;;\n");
