@@ -120,12 +120,14 @@ BQ_INLINE bq_vec bq_vec_minus(bq_vec a, bq_vec b)
 {
     return vqsubq_u8(a, b);
 }
-/* Four bits a lane: a narrowing shift is the nearest thing to a movemask. */
+/* Four bits a lane: a narrowing shift is the nearest thing to a movemask. It takes the high half of one lane and the low
+ * half of the next, so the high bit is first spread over its lane. */
 typedef uint64_t bq_vec_mask;
 BQ_INLINE bq_vec_mask bq_vec_high(bq_vec a)
 {
-    uint8x8_t narrow = vshrn_n_u16(vreinterpretq_u16_u8(a), 4);
-    return vget_lane_u64(vreinterpret_u64_u8(narrow), 0) & UINT64_C(0x8888888888888888);
+    uint8x16_t full = vcltzq_s8(vreinterpretq_s8_u8(a));
+    uint8x8_t narrow = vshrn_n_u16(vreinterpretq_u16_u8(full), 4);
+    return vget_lane_u64(vreinterpret_u64_u8(narrow), 0);
 }
 BQ_INLINE unsigned bq_vec_first(bq_vec_mask mask)
 {
