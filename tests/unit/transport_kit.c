@@ -154,7 +154,7 @@ void kit_await_up(kit_client *c)
 
 /* ---- operations --------------------------------------------------------------------------------------------------- */
 
-static uint64_t last_cookie;
+static _Atomic uint64_t last_cookie; /* tests use clients from several threads */
 
 kit_op kit_make(bq_op_kind kind, bq_incoming *in)
 {

@@ -160,6 +160,9 @@ static bq_status cannot_open(bq_error *err, const char *path, int code, int errn
         status = bq_fail(err, BQ_CONFIG, "cannot open %s: it is a directory", path);
     else if (errnum == EACCES || errnum == EPERM || errnum == EROFS)
         status = bq_fail_errno(err, BQ_AUTH, errnum, "cannot open %s", path);
+    else if ((code & 0xff) == SQLITE_READONLY)
+        status =
+            bq_fail_flags(err, BQ_AUTH, 0, code, "cannot open %s: no permission to write to it or beside it", path);
     else if (errnum == ENOENT)
         status = bq_fail(err, BQ_NOT_FOUND, "cannot open %s: there is no such file", path);
     else if (errnum != 0)

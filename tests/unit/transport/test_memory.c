@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "unit/cmocka_all.h"
-/* after cmocka */
+
 #include "unit/alloc_fail.h"
 
 #include <pthread.h>
