@@ -142,7 +142,7 @@ bq_status bq_sq_fail(bq_error *err, const sq_db *db, int code, const char *what)
 }
 
 /* SQLite says only "unable to open": look what stands in its way. */
-static bq_status cannot_open(bq_error *err, const char *path, int code, int errnum)
+static bq_status cannot_open(bq_error *err, const char *path, int code, int errnum, bool create)
 {
     struct stat st;
     const char *slash = strrchr(path, '/');
@@ -163,6 +163,8 @@ static bq_status cannot_open(bq_error *err, const char *path, int code, int errn
     else if ((code & 0xff) == SQLITE_READONLY)
         status =
             bq_fail_flags(err, BQ_AUTH, 0, code, "cannot open %s: no permission to write to it or beside it", path);
+    else if (errnum == ENOENT && create && access(name, W_OK | X_OK) != 0) /* SQLite then tried to read it */
+        status = bq_fail_errno(err, BQ_AUTH, errno, "cannot make %s", path);
     else if (errnum == ENOENT)
         status = bq_fail(err, BQ_NOT_FOUND, "cannot open %s: there is no such file", path);
     else if (errnum != 0)
@@ -178,7 +180,7 @@ static bq_status open_failed(sq_db *db, const char *path, int code, bq_error *er
 {
     int primary = code & 0xff, errnum = db->handle ? sqlite3_system_errno(db->handle) : 0;
     if (primary == SQLITE_CANTOPEN || primary == SQLITE_PERM || primary == SQLITE_READONLY)
-        return cannot_open(err, path, code, errnum);
+        return cannot_open(err, path, code, errnum, db->create);
     return bq_fail_flags(err, bq_sq_status(code), bq_sq_flags(code), code, "cannot open %s: %s", path,
                          bq_sq_text(code));
 }
@@ -321,7 +323,7 @@ static bq_status remember_file(sq_db *db, const char *path, bq_error *err)
 
 bq_status bq_sq_open(sq_db *db, const char *path, bool create, bq_error *err)
 {
-    *db = (sq_db){.turn = {.fd = -1, .watch = -1}};
+    *db = (sq_db){.create = create, .turn = {.fd = -1, .watch = -1}};
     if (sqlite3_threadsafe() == 0)
         return bq_fail(err, BQ_CONFIG, "this SQLite library was built without support for threads");
 

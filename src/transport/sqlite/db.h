@@ -75,6 +75,7 @@ typedef struct sq_db {
     dev_t device;
     ino_t inode;
     sq_turn turn;
+    bool create;    /* the file may be made */
     bool sync_full; /* what the connection is set to */
     int wal_pages;  /* in the log after the last commit */
     int64_t length_max;
