@@ -555,6 +555,8 @@ const char *model_differs(const model *m, const bq_envelope *env)
     }
     if ((env->reason[0] == '\0') != (m->verdict == BQ_VERDICT_OK))
         return "a reason without a fault, or a fault without a reason";
+    if (env->escaped & ~env->present)
+        return "escapes in a member that is not there";
     if (env->error_offset > env->len)
         return "error_offset outside of the body";
     for (unsigned i = 0; i < BQ_FIELD_COUNT_; i++) {

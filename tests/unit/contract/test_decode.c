@@ -594,6 +594,41 @@ static void attempts(void **state)
     assert_int_equal(bq_envelope_attempts(&env), 0);
 }
 
+/* Integers of every length where the canonical order puts them, and what is none. */
+static void integers_in_canonical_order(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool fits;
+    } ROWS[] = {{"7", true},
+                {"-7", true},
+                {"999999999999999999", true},
+                {"9223372036854775807", true},
+                {"9223372036854775808", false},
+                {"99999999999999999999", false},
+                {"7.0", false},
+                {"7e0", false},
+                {"-9223372036854775808", true},
+                {"-9223372036854775809", false},
+                {"\"7\"", false},
+                {"null", true},
+                {"[7]", false}};
+    char body[512];
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        for (int place = 0; place < 3; place++) {
+            snprintf(
+                body, sizeof body,
+                "{\"job\":\"u\",\"trace_id\":\"t\",\"data\":{},\"meta\":{\"id\":\"i\",\"queue\":\"q\",\"lang\":\"c\","
+                "\"schema_version\":%s,\"created_at\":%s},\"attempts\":%s}",
+                place == 0 ? ROWS[i].text : "1", place == 1 ? ROWS[i].text : "5", place == 2 ? ROWS[i].text : "0");
+            bq_envelope env = decode_text(body);
+            if ((env.verdict == BQ_VERDICT_POISON_TYPE) == ROWS[i].fits)
+                fail_msg("%s is %s", body, bq_verdict_name(env.verdict));
+        }
+    }
+}
+
 static void no_value_is_an_empty_body(void **state)
 {
     (void)state;
@@ -649,6 +684,7 @@ int main(void)
         cmocka_unit_test(texts_stay_valid),
         cmocka_unit_test(texts_without_memory),
         cmocka_unit_test(attempts),
+        cmocka_unit_test(integers_in_canonical_order),
         cmocka_unit_test(no_value_is_an_empty_body),
         cmocka_unit_test(error_offsets),
     };
