@@ -81,7 +81,7 @@ def test_nobody_reads_stdout(new_bq, tmp_path):
     large = json.dumps({"t": "x" * 200_000})
     bq.run("publish", "-q", "orders", "--lines", "urn:x", input=f"{large}\n{large}\n")
     process = bq._popen(
-        ["work", "-q", "orders", "--print", "--format", "data"], None,
+        ["work", "-q", "orders", "--print", "--format", "data", "--concurrency", 3], None,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
