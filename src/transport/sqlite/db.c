@@ -165,6 +165,9 @@ static bq_status cannot_open(bq_error *err, const char *path, int code, int errn
             bq_fail_flags(err, BQ_AUTH, 0, code, "cannot open %s: no permission to write to it or beside it", path);
     else if (errnum == ENOENT && create && access(name, W_OK | X_OK) != 0) /* SQLite then tried to read it */
         status = bq_fail_errno(err, BQ_AUTH, errno, "cannot make %s", path);
+    else if (errnum == ENOENT && (create || stat(path, &st) == 0)) /* the file, or its log, could not be made */
+        status = bq_fail_flags(err, BQ_REFUSED, BQ_ERROR_RETRYABLE, code,
+                               "cannot open %s: a file could not be made there (is the disk full?)", path);
     else if (errnum == ENOENT)
         status = bq_fail(err, BQ_NOT_FOUND, "cannot open %s: there is no such file", path);
     else if (errnum != 0)

@@ -398,6 +398,10 @@ static size_t sq_prepare(void *state, size_t want, struct pollfd *fds, size_t ma
 static void look(sq_transport *t, bool woken, int64_t now)
 {
     bool polled = now >= t->poll_at, check = bq_sq_next_wake(t, now) <= now;
+    if ((woken || polled) && !bq_sq_same_file(&t->db)) {
+        bq_sq_down(t, SQLITE_READONLY_DBMOVED, "lost", now);
+        return;
+    }
     if (woken || polled) {
         bool changed = bq_sq_changed(t);
         check = check || changed;
@@ -417,7 +421,7 @@ static void look(sq_transport *t, bool woken, int64_t now)
     else if ((code & 0xff) == SQLITE_IOERR)
         bq_sq_down(t, code, "cannot read", now);
     else
-        t->poll_at = bq_deadline(now, SQ_LOCK_RETRY_MS);
+        t->next_due = bq_epoch_ms() + SQ_LOCK_RETRY_MS; /* it has not seen all of them */
 }
 
 static void cut_log(sq_transport *t)

@@ -37,6 +37,8 @@
 /* Somebody else holds SQLite's lock although it is our turn. */
 #define SQ_LOCK_RETRY_MS 5
 #define SQ_OPEN_RETRY_MS 20
+/* A reservation that waits for the lock warns at most so often. */
+#define SQ_LOCK_WARN_MS 1000
 /* Reserved deliveries that nobody takes (the runtime pauses or stops) go back after that. */
 #define SQ_FRESH_MS 1000
 /* A full disk is not tried again before. */

@@ -400,6 +400,8 @@ static void rolled_back(sq_transport *t, transaction *tx)
     }
     drop_list(&tx->got);
     bq_sq_drop_cache(t); /* it may know queues that are not there */
+    if (tx->reserving)
+        t->next_due = 0; /* the reservation that is undone had looked ahead without what is there again */
 }
 
 static void finish(sq_transport *t)
@@ -571,6 +573,18 @@ static bool any_undecided(sq_transport *t, const transaction *tx, bool only_need
     return false;
 }
 
+/* Once all of the log is in the database the next writer begins it anew, in the room that it has: true when that is
+ * so. Not tried again before a full disk is. */
+static bool make_room(sq_transport *t, const transaction *tx)
+{
+    int pages = 0, done = 0;
+    if (tx->now_ms < t->blocked_until)
+        return false;
+    t->blocked_until = bq_deadline(tx->now_ms, SQ_BLOCKED_MS);
+    return bq_sq_checkpoint(&t->db, SQLITE_CHECKPOINT_PASSIVE, &pages, &done) == SQLITE_OK && pages > 0 &&
+           done == pages;
+}
+
 static void disk_is_full(sq_transport *t, const transaction *tx, int code)
 {
     t->blocked_until = bq_deadline(tx->now_ms, SQ_BLOCKED_MS);
@@ -614,6 +628,8 @@ static void locked_out(sq_transport *t, const transaction *tx, phase at)
 static void go_without(sq_transport *t, const transaction *tx, phase at, int code)
 {
     bool full = (code & 0xff) == SQLITE_FULL;
+    if (full && make_room(t, tx))
+        return; /* all of it once more */
     if (full)
         disk_is_full(t, tx, code);
     if (at == AT_RESERVE || at == AT_GIVING_BACK || !any_undecided(t, tx, false) ||
@@ -682,9 +698,15 @@ bool bq_sq_has_work(const sq_transport *t, int64_t now_ms)
            (t->maybe && now_ms >= t->reserve_at && bq_sq_room(t, 0) > 0);
 }
 
+/* How long a reservation waits for the lock before that is said, and said again. */
+static int64_t patience(const sq_transport *t)
+{
+    return t->options->busy_timeout_ms > SQ_LOCK_WARN_MS ? t->options->busy_timeout_ms : SQ_LOCK_WARN_MS;
+}
+
 void bq_sq_expire(sq_transport *t, int64_t now_ms)
 {
-    bool locked = false;
+    int64_t locked = 0;
     for (size_t i = t->done; i < t->count; i++) {
         sq_slot *slot = sq_slot_at(t, i);
         if (slot->op->deadline_ms <= now_ms) {
@@ -693,14 +715,17 @@ void bq_sq_expire(sq_transport *t, int64_t now_ms)
             int64_t since = slot->since_ms > t->busy_since ? slot->since_ms : t->busy_since;
             if (now_ms - since >= t->options->busy_timeout_ms) {
                 decide(slot, result_of(SQLITE_BUSY));
-                locked = true;
+                locked = t->options->busy_timeout_ms;
             }
         }
     }
     finish(t);
-    if (locked)
-        bq_log(&t->host->logger, BQ_LOG_WARN, "sqlite: %s has been locked for %lld ms", t->db.path,
-               (long long)t->options->busy_timeout_ms);
+    if (t->busy_since != 0 && t->done == t->count && now_ms - t->busy_since >= patience(t)) {
+        locked = now_ms - t->busy_since; /* only a reservation waits: nothing times out, but somebody should know */
+        t->busy_since = now_ms;
+    }
+    if (locked > 0)
+        bq_log(&t->host->logger, BQ_LOG_WARN, "sqlite: %s has been locked for %lld ms", t->db.path, (long long)locked);
 }
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
