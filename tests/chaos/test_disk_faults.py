@@ -28,8 +28,8 @@ LINES = "".join(f'{{"urn":"urn:x","data":{{"n":{n}}}}}\n' for n in range(50))
 @pytest.mark.slow
 @pytest.mark.parametrize("length, step", [(1, 1), (4, 5)])
 def test_disk_full_at_every_write(shim, tmp_path, length, step):
-    """ENOSPC at any write, for one or for several: every operation fails cleanly and succeeds later, nothing is lost
-    and nothing is there twice."""
+    """ENOSPC at any write, for one or for several: an operation succeeds at a second try or fails cleanly and succeeds
+    later, nothing is lost and nothing is there twice."""
     _at_every(Workload(shim, tmp_path, 8), "full", length, step)
 
 
@@ -57,7 +57,9 @@ def _at_every(workload, fault, length, step=1):
         except Exception as wrong:
             raise AssertionError(f"{fault} from {number}: {wrong}; files in {home}") from wrong
     print(f"{opened} runs, {failed} in which an operation failed")
-    assert opened >= 5 and failed, "no operation of the workload ever met the fault"
+    assert opened >= 5
+    # A single full write is tried again by the driver itself.
+    assert failed or (fault, length) == ("full", 1), "no operation of the workload ever met the fault"
 
 
 @pytest.mark.native
