@@ -209,14 +209,26 @@ static int query_int(sq_db *db, const char *text, int64_t *value)
     return code == SQLITE_ROW || code == SQLITE_DONE ? end : code;
 }
 
+/* Of one snapshot: somebody may be making the schema just now. */
+static int read_kind(sq_db *db, int64_t *application, int64_t *version, int64_t *tables)
+{
+    bool own = sqlite3_get_autocommit(db->handle);
+    int code = own ? exec(db, "BEGIN") : SQLITE_OK;
+    if (code == SQLITE_OK)
+        code = query_int(db, "SELECT count(*) FROM sqlite_master", tables);
+    if (code == SQLITE_OK)
+        code = query_int(db, "PRAGMA application_id", application);
+    if (code == SQLITE_OK)
+        code = query_int(db, "PRAGMA user_version", version);
+    if (own && !sqlite3_get_autocommit(db->handle))
+        (void)exec(db, "ROLLBACK");
+    return code;
+}
+
 static bq_status check_kind(sq_db *db, const char *path, bool *empty, bq_error *err)
 {
     int64_t application = 0, version = 0, tables = 0;
-    int code = query_int(db, "SELECT count(*) FROM sqlite_master", &tables);
-    if (code == SQLITE_OK)
-        code = query_int(db, "PRAGMA application_id", &application);
-    if (code == SQLITE_OK)
-        code = query_int(db, "PRAGMA user_version", &version);
+    int code = read_kind(db, &application, &version, &tables);
     if (code != SQLITE_OK)
         return open_failed(db, path, code, err);
     *empty = tables == 0 && application == 0 && version == 0;
