@@ -232,12 +232,14 @@ static bq_status make_redriven(run *r, bq_haul *h, plan *p, bq_outgoing *out, bq
 /* ---- one batch ---------------------------------------------------------------------------------------------------------- */
 
 /* Where the depth is unknown: the run ends when it meets again what it restored first. */
-static void remember(run *r, const bq_haul *h)
+static bq_status remember(run *r, const bq_haul *h, bq_error *err)
 {
     if (r->depth >= 0 || r->have_first)
-        return;
-    if (!bq_buf_add(&r->first_restored, h->in->body.ptr, h->in->body.len))
-        r->have_first = true;
+        return BQ_OK;
+    if (bq_buf_add(&r->first_restored, h->in->body.ptr, h->in->body.len))
+        return bq_fail_nomem(err); /* without it the run would not end */
+    r->have_first = true;
+    return BQ_OK;
 }
 
 static bool is_met_again(const run *r, const bq_haul *h)
@@ -303,7 +305,8 @@ static bool process(run *r, bq_haul *h, plan *p, bq_buf *texts, bq_buf *copy)
         p->item.redriven = true; /* taken back when it fails */
     } else if (!st) {
         st = make_restored(r, h, p, &out, &err);
-        remember(r, h);
+        if (!st)
+            st = remember(r, h, &err);
     }
     if (st) {
         fault(r, st, &err, "preparing a record");

@@ -598,7 +598,7 @@ static void on_memory(void **state)
 static void on_sqlite(void **state)
 {
     (void)state;
-    char a[512], b[512];
+    char a[600], b[600];
     const char *path = scratch_new();
     snprintf(a, sizeof a, "sqlite:%s", path);
     end_to_end(a, a);
