@@ -375,6 +375,22 @@ void bq_sq_give_back(sq_transport *t, int64_t now_ms)
 
 /* ---- one transaction --------------------------------------------------------------------------------------------- */
 
+static bool needs_room(const sq_slot *slot)
+{
+    bq_op_kind kind = slot->op->kind;
+    return !slot->decided && (kind == BQ_OP_PUBLISH || kind == BQ_OP_RETRY || kind == BQ_OP_DEAD_LETTER);
+}
+
+static bool any_undecided(sq_transport *t, const transaction *tx, bool only_needing_room)
+{
+    for (size_t i = 0; i < tx->count; i++) {
+        const sq_slot *slot = sq_slot_at(t, tx->first + i);
+        if (only_needing_room ? needs_room(slot) : !slot->decided)
+            return true;
+    }
+    return false;
+}
+
 /* The slots of the next transaction, and how many of them settle. */
 static void choose(sq_transport *t, transaction *tx, bool *durable)
 {
@@ -481,28 +497,12 @@ static void checkpoint(sq_transport *t)
     t->log_warn = bytes * 2;
 }
 
-static int attempt(sq_transport *t, transaction *tx, phase *at)
+/* Everything between BEGIN and COMMIT. */
+static int carry_out(sq_transport *t, transaction *tx, size_t want, bool give_back, phase *at)
 {
-    bool durable = false, gave_back = fresh_too_long(t, tx->now_ms);
-    choose(t, tx, &durable);
-    size_t want = tx->now_ms >= t->reserve_at && !gave_back ? bq_sq_room(t, tx->settling) : 0;
-    bool work = false;
-    for (size_t i = 0; i < tx->count && !work; i++)
-        work = !sq_slot_at(t, tx->first + i)->decided;
-    if (!work && !gave_back && (want == 0 || !t->maybe)) {
-        bq_sq_leave(&t->db, false);
-        return SQLITE_OK;
-    }
-
-    *at = AT_BEGIN;
-    int code = bq_sq_begin(&t->db, durable && t->options->sync == 0, tx->now_ms);
-    if (code != SQLITE_OK)
-        return code;
-    t->transaction++;
-    int before = sqlite3_total_changes(t->db.handle);
     *at = AT_OPERATION;
-    code = apply(t, tx);
-    if (code == SQLITE_OK && gave_back) {
+    int code = apply(t, tx);
+    if (code == SQLITE_OK && give_back) {
         *at = AT_GIVING_BACK;
         code = return_fresh(t);
         tx->news = true;
@@ -510,12 +510,31 @@ static int attempt(sq_transport *t, transaction *tx, phase *at)
     if (code == SQLITE_OK && want > 0) {
         *at = AT_RESERVE;
         tx->reserving = true;
-        code = bq_sq_reserve(t, want, tx->now_ms, &tx->got, &tx->drained);
+        code = bq_sq_reserve(t, want, tx->settling, tx->now_ms, &tx->got, &tx->drained);
     }
     if (code == SQLITE_OK) {
         *at = AT_QUEUES;
         code = save_queues(t);
     }
+    return code;
+}
+
+static int attempt(sq_transport *t, transaction *tx, phase *at)
+{
+    bool durable = false, give_back = fresh_too_long(t, tx->now_ms);
+    choose(t, tx, &durable);
+    size_t want = tx->now_ms >= t->reserve_at && !give_back ? bq_sq_room(t, tx->settling) : 0;
+    if (!any_undecided(t, tx, false) && !give_back && (want == 0 || !t->maybe)) {
+        bq_sq_leave(&t->db, false);
+        return SQLITE_OK;
+    }
+    *at = AT_BEGIN;
+    int code = bq_sq_begin(&t->db, durable && t->options->sync == 0, tx->now_ms);
+    if (code != SQLITE_OK)
+        return code;
+    t->transaction++;
+    int before = sqlite3_total_changes(t->db.handle);
+    code = carry_out(t, tx, want, give_back, at);
     if (code == SQLITE_OK && sqlite3_total_changes(t->db.handle) != before) {
         *at = AT_COMMIT;
         code = bq_sq_commit(&t->db);
@@ -526,7 +545,7 @@ static int attempt(sq_transport *t, transaction *tx, phase *at)
         bq_sq_rollback(&t->db);
     }
     if (code == SQLITE_OK)
-        committed(t, tx, gave_back);
+        committed(t, tx, give_back);
     else
         rolled_back(t, tx);
     bq_sq_leave(&t->db, tx->news && code == SQLITE_OK);
@@ -555,22 +574,6 @@ void bq_sq_decide_all(sq_transport *t, sq_result result)
     for (size_t i = t->done; i < t->count; i++)
         decide(sq_slot_at(t, i), result);
     finish(t);
-}
-
-static bool needs_room(const sq_slot *slot)
-{
-    bq_op_kind kind = slot->op->kind;
-    return !slot->decided && (kind == BQ_OP_PUBLISH || kind == BQ_OP_RETRY || kind == BQ_OP_DEAD_LETTER);
-}
-
-static bool any_undecided(sq_transport *t, const transaction *tx, bool only_needing_room)
-{
-    for (size_t i = 0; i < tx->count; i++) {
-        const sq_slot *slot = sq_slot_at(t, tx->first + i);
-        if (only_needing_room ? needs_room(slot) : !slot->decided)
-            return true;
-    }
-    return false;
 }
 
 /* Once all of the log is in the database the next writer begins it anew, in the room that it has: true when that is
