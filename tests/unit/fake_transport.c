@@ -70,6 +70,8 @@ struct link {
     const bq_transport_config *config;
     flight *flights;
     bool revoke;
+    int event; /* -1: none */
+    int64_t finish_at;
     uint64_t generation;
     pthread_cond_t unblock;
     bool interrupted;
@@ -86,7 +88,7 @@ static struct {
     size_t live;
     fake_how how[KINDS];
     int times[KINDS];
-    int64_t lease_ms, late_ms;
+    int64_t lease_ms, late_ms, finish_ms;
     int accept;
     bool start_down, down, block_service, block_close, deaf, no_idle;
     char why[128];
@@ -95,7 +97,7 @@ static struct {
     link_t *links[LINKS];
     fake_op *log;
     size_t log_count, log_cap;
-    size_t forgotten, interrupts, closed, submits, submit_max;
+    size_t forgotten, interrupts, closed, finished, submits, submit_max;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void lock(void)
@@ -537,6 +539,7 @@ static bq_status t_open(void *t, const bq_transport_config *config, bq_error *er
     l->config = config;
     l->roles = config->roles;
     l->open = true;
+    l->event = -1;
     l->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     l->generation = fake.generation;
     pthread_cond_init(&l->unblock, NULL);
@@ -550,11 +553,27 @@ static bq_status t_open(void *t, const bq_transport_config *config, bq_error *er
     return st ? bq_fail(err, st, "the fake does not open") : BQ_OK;
 }
 
+static void t_finish(void *t, int64_t deadline_ms)
+{
+    link_t *l = t;
+    (void)deadline_ms;
+    lock();
+    l->finish_at = fake_now_ms() + fake.finish_ms;
+    unlock();
+}
+
+static bool t_finished(void *t)
+{
+    link_t *l = t;
+    return l->finish_at && l->finish_at <= fake_now_ms();
+}
+
 static void t_close(void *t, int64_t timeout_ms)
 {
     link_t *l = t;
     (void)timeout_ms;
     lock();
+    fake.finished += t_finished(l);
     if (fake.block_close)
         block(l);
     for (size_t i = 0; i < LINKS; i++)
@@ -591,8 +610,10 @@ static size_t t_prepare(void *t, size_t want, struct pollfd *fds, size_t max, in
     int64_t now = fake_now_ms(), due = INT64_MAX;
     lock();
     bool changed = fake.fatal ? !l->fatal_told : l->up == fake.down || !l->told_up;
-    if (changed || l->revoke)
+    if (changed || l->revoke || l->event >= 0)
         due = now;
+    if (l->finish_at)
+        due = l->finish_at < due ? l->finish_at : due;
     for (flight *f = l->flights; f; f = f->next)
         if (!f->held && !f->never && f->at_ms < due)
             due = f->at_ms;
@@ -674,6 +695,12 @@ static void t_service(void *t, const struct pollfd *fds, size_t count)
         tell(l, BQ_EVENT_FATAL, NULL, fake.fatal);
     } else if (fake.fatal) {
         l->up = false;
+    } else if (l->event >= 0) {
+        bq_event event = {.kind = (bq_event_kind)l->event, .generation = fake.generation};
+        l->event = -1;
+        unlock();
+        l->config->host->event(l->config->host, &event);
+        lock();
     } else if (l->revoke) {
         take_back(l);
     } else if (!l->up && !fake.down) {
@@ -861,13 +888,14 @@ static int t_tiers(const void *o)
      BQ_CAP_REJECT | BQ_CAP_NATIVE_RETRY | BQ_CAP_PUBLISH_DELAY | BQ_CAP_HEADERS | BQ_CAP_KEY | BQ_CAP_PEEK |          \
      BQ_CAP_LAPSES | BQ_CAP_IDLE | BQ_CAP_KEEP)
 
-#define TABLE(title, list, caps, administration)                                                                       \
+#define TABLE(title, list, caps, administration, begin_end, end_seen)                                                  \
     {                                                                                                                  \
         .size = sizeof(bq_transport_ops), .name = title, .schemes = list, .summary = "a scripted broker",              \
         .url_syntax = title ":NAME", .table = OPTIONS, .options_size = sizeof(options), .state_size = sizeof(link_t),  \
         .capabilities = caps, .binding = t_binding, .open = t_open, .close = t_close, .prepare = t_prepare,            \
         .service = t_service, .take = t_take, .submit = t_submit, .reap = t_reap, .forget = t_forget,                  \
-        .interrupt = t_interrupt, .idle = t_idle, .admin = administration, .tiers = t_tiers                            \
+        .interrupt = t_interrupt, .idle = t_idle, .admin = administration, .tiers = t_tiers, .finish = begin_end,      \
+        .finished = end_seen                                                                                           \
     }
 
 static const char *const FULL[] = {"fake", NULL};
@@ -875,15 +903,15 @@ static const char *const BARE[] = {"fakebare", NULL};
 static const char *const FIXED[] = {"fakefixed", NULL};
 static const char *const NATIVE[] = {"fakenative", NULL};
 static const bq_transport_ops TABLES[] = {
-    TABLE("fake", FULL, EVERYTHING, &ADMIN),
+    TABLE("fake", FULL, EVERYTHING, &ADMIN, NULL, NULL),
     /* Publishes and acknowledges, and nothing else. */
-    TABLE("fakebare", BARE, BQ_CAP_HEADERS | BQ_CAP_KEY, NULL),
+    TABLE("fakebare", BARE, BQ_CAP_HEADERS | BQ_CAP_KEY, NULL, NULL, NULL),
     /* Everything, but the driver frees a delivery with its settlement. */
-    TABLE("fakefixed", FIXED, EVERYTHING & ~BQ_CAP_KEEP & ~BQ_CAP_IDLE & ~BQ_CAP_PEEK, &ADMIN),
+    TABLE("fakefixed", FIXED, EVERYTHING & ~BQ_CAP_KEEP & ~BQ_CAP_IDLE & ~BQ_CAP_PEEK, &ADMIN, NULL, NULL),
     /* As Service Bus and Artemis: the broker redelivers and counts, without any delay. */
     TABLE("fakenative", NATIVE,
           BQ_CAP_NATIVE_RETRY | BQ_CAP_RELEASE | BQ_CAP_REJECT | BQ_CAP_EXTEND | BQ_CAP_HEADERS | BQ_CAP_PUBLISH_DELAY,
-          NULL),
+          NULL, t_finish, t_finished),
 };
 
 void fake_register(void)
@@ -925,12 +953,13 @@ void fake_reset(void)
     memset(fake.times, 0, sizeof fake.times);
     fake.lease_ms = 0;
     fake.late_ms = 50;
+    fake.finish_ms = 0;
     fake.accept = -1;
     fake.start_down = fake.down = fake.block_service = fake.block_close = fake.deaf = fake.no_idle = false;
     fake.why[0] = 0;
     fake.fatal = fake.open_fails = BQ_OK;
     fake.generation = 1;
-    fake.forgotten = fake.interrupts = fake.closed = fake.submits = fake.submit_max = 0;
+    fake.forgotten = fake.interrupts = fake.closed = fake.finished = fake.submits = fake.submit_max = 0;
     unlock();
 }
 
@@ -983,6 +1012,7 @@ void fake_let_go(void)
     }
 SETTER(fake_lease, int64_t, lease_ms)
 SETTER(fake_late, int64_t, late_ms)
+SETTER(fake_finish, int64_t, finish_ms)
 SETTER(fake_accept, int, accept)
 SETTER(fake_start_down, bool, down)
 SETTER(fake_block_service, bool, block_service)
@@ -1026,6 +1056,19 @@ void fake_revoke(void)
     for (size_t i = 0; i < LINKS; i++)
         if (fake.links[i])
             fake.links[i]->revoke = true;
+    wake_all();
+    unlock();
+}
+
+void fake_event(bq_event_kind kind)
+{
+    lock();
+    for (size_t i = 0; i < LINKS; i++)
+        if (fake.links[i])
+            fake.links[i]->event = (int)kind;
+    if (kind == BQ_EVENT_REVOKED)
+        for (message *m = fake.first; m; m = m->next)
+            m->lease = 0;
     wake_all();
     unlock();
 }
@@ -1141,6 +1184,7 @@ size_t fake_ops(int kind)
 GETTER(fake_forgotten, forgotten)
 GETTER(fake_interrupts, interrupts)
 GETTER(fake_closed, closed)
+GETTER(fake_finished, finished)
 GETTER(fake_submits, submits)
 GETTER(fake_submit_max, submit_max)
 GETTER(fake_live, live)

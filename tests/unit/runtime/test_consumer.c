@@ -879,6 +879,54 @@ static void revoked_deliveries_are_forgotten(void **state)
     assert_int_equal(fake_forgotten() >= 3, 1);
 }
 
+/* The same for a whole lane at once (Kafka): the event names no delivery. */
+static void a_revoked_lane_is_forgotten(void **state)
+{
+    worker *w = *state;
+    w->o.prefetch = 3;
+    w_gate(w, true);
+    for (int i = 0; i < 3; i++)
+        fake_put("q", body_of("urn:a", 0), NULL, 0);
+    w_open(w, "fake:x");
+    FAKE_AWAIT(W(w, running) == 1 && fake_out() == 3);
+    fake_event(BQ_EVENT_REVOKED);
+    FAKE_AWAIT(w_metrics(w).leases_lost == 3 && W(w, last_lost));
+    w_gate(w, false);
+    FAKE_AWAIT(w_metrics(w).acked == 3);
+    assert_int_equal(fake_ops(-1), 3);
+}
+
+static void what_the_broker_tells_is_logged(void **state)
+{
+    worker *w = *state;
+    w_open(w, "fake:x");
+    FAKE_AWAIT(W(w, ups) == 1);
+    fake_event(BQ_EVENT_BLOCKED);
+    FAKE_AWAIT(w_logged(w, "refuses writes"));
+    fake_event(BQ_EVENT_UNBLOCKED);
+    FAKE_AWAIT(w_logged(w, "takes writes again"));
+    fake_event(BQ_EVENT_SETTLE_FAILED);
+    FAKE_AWAIT(w_logged(w, "come again"));
+    assert_int_equal(w_metrics(w).settle_failed, 1);
+}
+
+/* Flush, commit, leave the group: the loop goes on until the driver has finished. */
+static void the_end_is_orderly_where_the_driver_has_one(void **state)
+{
+    worker *w = *state;
+    fake_finish(30);
+    w_open(w, "fakenative:x");
+    FAKE_AWAIT(W(w, ups) == 1);
+    w_close(w);
+    assert_int_equal(fake_finished(), 1);
+    fake_finish(3600 * 1000); /* one that does not finish does not hold the close */
+    w_open(w, "fakenative:x");
+    FAKE_AWAIT(W(w, ups) == 2);
+    w_close(w);
+    assert_int_equal(fake_finished(), 1);
+    assert_int_equal(fake_closed(), 2);
+}
+
 static void a_fatal_error_ends_it(void **state)
 {
     worker *w = *state;
@@ -1251,6 +1299,9 @@ int main(void)
         T(settles_after_a_reconnect),
         T(stale_deliveries_touch_nothing),
         T(revoked_deliveries_are_forgotten),
+        T(a_revoked_lane_is_forgotten),
+        T(what_the_broker_tells_is_logged),
+        T(the_end_is_orderly_where_the_driver_has_one),
         T(a_fatal_error_ends_it),
         T(waits_for_the_connection),
         T(an_open_that_fails_is_final),

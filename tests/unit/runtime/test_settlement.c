@@ -415,6 +415,37 @@ static void every_attempt_is_seen(void **state)
     retries_to_the_end(&SQLITE_BARE);
 }
 
+/* Several queues are served fairly: a long one does not keep another waiting. */
+static void fair(const place *p)
+{
+    static worker w;
+    bq_error err;
+    w_init(&w);
+    (void)fresh(p);
+    for (int i = 0; i < 40; i++)
+        put("q", OK_0);
+    for (int i = 0; i < 10; i++)
+        put("r", OK_1);
+    w.queues[1] = "r";
+    w.o.queue_count = 2;
+    w.o.prefetch = 2;
+    w.o.max_messages = 16;
+    w_open(&w, url);
+    assert_int_equal(bq_consumer_wait(w.consumer, 20000, &err), BQ_OK);
+    w_close(&w);
+    int second = 0;
+    for (int i = 0; i < 16; i++)
+        second += strcmp(w.seen[i], OK_1) == 0;
+    assert_in_range(second, 5, 10);
+}
+
+static void queues_are_served_fairly(void **state)
+{
+    (void)state;
+    fair(&MEMORY);
+    fair(&SQLITE);
+}
+
 static int teardown(void **state)
 {
     (void)state;
@@ -434,9 +465,13 @@ static const bq_transport_ops *driver(const char *name)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(on_memory),          cmocka_unit_test(on_sqlite),
-        cmocka_unit_test(on_stripped_memory), cmocka_unit_test(on_stripped_sqlite),
-        cmocka_unit_test(a_crash_loop_ends),  cmocka_unit_test(every_attempt_is_seen),
+        cmocka_unit_test(on_memory),
+        cmocka_unit_test(on_sqlite),
+        cmocka_unit_test(on_stripped_memory),
+        cmocka_unit_test(on_stripped_sqlite),
+        cmocka_unit_test(a_crash_loop_ends),
+        cmocka_unit_test(every_attempt_is_seen),
+        cmocka_unit_test(queues_are_served_fairly),
     };
     if (!driver("sqlite"))
         return 77;
