@@ -290,8 +290,8 @@ typedef struct bq_transport_ops {
     void (*forget)(void *t, bq_incoming *in);
     /* Thread-safe: breaks a call inside a client library that blocks without end. NULL: nothing ever blocks. */
     void (*interrupt)(void *t);
-    /* Connected and every subscribed queue known to be empty: nothing ready, nothing of ours in flight. With `all`,
-     * nothing delayed either. NULL or BQ_CAP_IDLE absent: the runtime asks admin stats. */
+    /* Connected and every subscribed queue known to be empty: nothing ready and nothing in flight, with others neither
+     * (but for a lease that never ends: its worker may be dead). With `all`, nothing delayed either. NULL or BQ_CAP_IDLE absent: the runtime asks admin stats. */
     bool (*idle)(void *t, bool all);
     const bq_admin_ops *admin; /* NULL: none */
     /* The client library and its version as it runs, "SQLite 3.40.1", for `bq version`. NULL: none. */
