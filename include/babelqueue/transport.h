@@ -128,7 +128,7 @@ typedef enum bq_op_kind {
     BQ_OP_RETRY,        /* replace `in` by `out` on the same queue, after out.delay_ms, in one guarded step */
     BQ_OP_DEAD_LETTER,  /* write `out`, then acknowledge `in`, in one guarded step */
     BQ_OP_REJECT,       /* reject `in` natively, with `reason` and `description` */
-    BQ_OP_NATIVE_RETRY, /* let the broker redeliver `in` after out.delay_ms and count it */
+    BQ_OP_NATIVE_RETRY, /* let the broker redeliver `in` after out.delay_ms (-1: its own backoff) and count it */
     BQ_OP_LEAVE,        /* leave `in` to the broker's own policy; free it here */
     BQ_OP_EXTEND,       /* renew the lease of `in`; its lease_until_ms is updated before the completion */
 } bq_op_kind;
