@@ -241,7 +241,7 @@ def test_a_frozen_worker_settles_nothing(tmp_path, new_bq, status, left):
     frozen.signal(signal.SIGSTOP)
     try:
         second = bq.start(*args, "--max", 1, "--exec", f"exit {status}")
-        # --max: 1 when the message was dead-lettered (cli.md).
+        # --max: 1 when the message was dead-lettered (bq-work(1)).
         second.wait(exit=1 if status == 65 else 0, timeout=30)
         assert there() == ([left] if left else [])
     finally:
