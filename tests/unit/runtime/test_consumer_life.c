@@ -84,12 +84,12 @@ static void a_hanging_handler_on_a_driver_that_keeps_nothing(void **state)
 static void leases_are_extended_while_handlers_run(void **state)
 {
     worker *w = *state;
-    fake_lease(120);
+    fake_lease(900);
     w_gate(w, true);
     fake_put("q", body_of("urn:a", 0), NULL, 0);
     fake_put("q", body_of("urn:a", 0), NULL, 0); /* waits for the one handler */
     w_open(w, "fake:x");
-    FAKE_AWAIT(fake_ops(BQ_OP_EXTEND) >= 8);
+    FAKE_AWAIT(fake_ops(BQ_OP_EXTEND) >= 6);
     assert_int_equal(w_metrics(w).leases_lost, 0);
     assert_int_equal(fake_out(), 2);
     w_gate(w, false);
@@ -113,7 +113,7 @@ static void an_extension_that_is_lost_sets_the_flag(void **state)
 static void a_refused_extension_is_tried_again(void **state)
 {
     worker *w = *state;
-    fake_lease(300);
+    fake_lease(900);
     fake_when(BQ_OP_EXTEND, FAKE_REFUSE, 1);
     w_gate(w, true);
     fake_put("q", body_of("urn:a", 0), NULL, 0);
@@ -128,7 +128,7 @@ static void a_refused_extension_is_tried_again(void **state)
 static void the_end_waits_for_an_extension(void **state)
 {
     worker *w = *state;
-    fake_lease(90);
+    fake_lease(900);
     fake_when(BQ_OP_EXTEND, FAKE_HOLD, 1);
     w_gate(w, true);
     fake_put("q", body_of("urn:a", 0), NULL, 0);
@@ -152,11 +152,11 @@ static void a_lease_is_extended_while_a_write_is_slow(void **state)
     worker *w = *state;
     w->outcome = BQ_FAILED;
     w->o.max_attempts = 1;
-    fake_lease(90);
+    fake_lease(900);
     fake_when(BQ_OP_PUBLISH, FAKE_HOLD, 1);
     fake_put("q", body_of("urn:a", 0), NULL, 0);
     w_open(w, "fakenative:x");
-    FAKE_AWAIT(fake_ops(BQ_OP_PUBLISH) == 1 && fake_ops(BQ_OP_EXTEND) >= 5);
+    FAKE_AWAIT(fake_ops(BQ_OP_PUBLISH) == 1 && fake_ops(BQ_OP_EXTEND) >= 3);
     fake_let_go();
     FAKE_AWAIT(fake_ready("q.dlq") == 1);
     W_AWAIT_SETTLED(w, 1);

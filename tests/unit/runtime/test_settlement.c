@@ -155,9 +155,9 @@ static int places;
 static const char *fresh(const place *p)
 {
     if (p->sqlite)
-        snprintf(url, sizeof url, "%s:%s?retry_after=60ms", p->scheme, scratch_new());
+        snprintf(url, sizeof url, "%s:%s?retry_after=60s", p->scheme, scratch_new());
     else
-        snprintf(url, sizeof url, "%s:place-%d?retry_after=60ms", p->scheme, ++places);
+        snprintf(url, sizeof url, "%s:place-%d?retry_after=60s", p->scheme, ++places);
     return url;
 }
 
@@ -327,7 +327,9 @@ static void die_with_it(int times)
     bq_error err;
     bq_link link;
     bq_str queue = BQ_STR("q");
-    bq_link_spec spec = {.url = url, .roles = BQ_ROLE_CONSUME, .queues = &queue, .queue_count = 1, .prefetch = 1};
+    char hasty[600]; /* the same place with short leases */
+    snprintf(hasty, sizeof hasty, "%.*s?retry_after=40ms", (int)strcspn(url, "?"), url);
+    bq_link_spec spec = {.url = hasty, .roles = BQ_ROLE_CONSUME, .queues = &queue, .queue_count = 1, .prefetch = 1};
     if (bq_link_init(&link, &spec, &err) || bq_link_open(&link, &err))
         fail_msg("%s", err.text);
     link.want = 1;
