@@ -72,6 +72,60 @@ static void headers_as_a_handler_sees_them(void **state)
     assert_string_equal(seen, "traceparent=00-1;n=-42;b=true;d=0.5;bin=bytes;bq-replay-bypass=1;[-42]replay");
 }
 
+typedef struct tally {
+    size_t seen, wrong;
+    time_t took_s;
+} tally;
+
+static bq_outcome read_very_many_headers(bq_delivery *d, void *arg)
+{
+    tally *t = arg;
+    bq_str name, value;
+    char expected[16];
+    struct timespec from, to;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    for (; bq_delivery_header_at(d, t->seen, &name, &value); t->seen++) {
+        snprintf(expected, sizeof expected, "%zu", t->seen);
+        t->wrong += !bq_str_equal(value, bq_str_of(expected));
+    }
+    t->wrong += bq_delivery_header(d, BQ_STR("none")).ptr != NULL;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+    t->took_s = to.tv_sec - from.tv_sec;
+    /* In any order, and the same one again. */
+    for (size_t i = 4; i-- > 1;) {
+        snprintf(expected, sizeof expected, "%zu", i / 2);
+        t->wrong += !bq_delivery_header_at(d, i / 2, &name, &value) || !bq_str_equal(value, bq_str_of(expected));
+    }
+    return BQ_DONE;
+}
+
+/* Whoever publishes chooses how many there are: reading them all must not begin at the first for each. */
+static void very_many_headers_take_no_long_time(void **state)
+{
+    worker *w = *state;
+    enum { MANY = 60000 };
+    tally t = {0};
+    bq_prop *props = calloc(MANY, sizeof *props);
+    char(*texts)[16] = calloc(MANY, sizeof *texts);
+    assert_non_null(props);
+    assert_non_null(texts);
+    for (size_t i = 0; i < MANY; i++) {
+        snprintf(texts[i], sizeof *texts, "%zu", i);
+        props[i] = (bq_prop){.place = BQ_PLACE_HEADER, .name = BQ_STR("h"), .num = (int64_t)i};
+        props[i].type = i % 2 ? BQ_PROP_INT : BQ_PROP_STRING;
+        props[i].text = i % 2 ? BQ_STR_NULL : bq_str_of(texts[i]);
+    }
+    w->routes[0] = (bq_route){"urn:a", read_very_many_headers, &t};
+    fake_put("q", body_of("urn:a", 0), props, MANY);
+    w_open(w, "fake:x?binding=rabbitmq");
+    W_AWAIT_SETTLED(w, 1);
+    assert_int_equal(t.seen, MANY);
+    assert_int_equal(t.wrong, 0);
+    assert_in_range(t.took_s, 0, 2);
+    free(texts);
+    free(props);
+}
+
 static void several_queues_in_turn(void **state)
 {
     worker *w = *state;
@@ -688,6 +742,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(handles_and_acknowledges),
         T(headers_as_a_handler_sees_them),
+        T(very_many_headers_take_no_long_time),
         T(several_queues_in_turn),
         T(concurrency_and_prefetch_are_limits),
         T(max_messages_takes_no_more),
