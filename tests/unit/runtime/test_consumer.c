@@ -7,6 +7,8 @@
 
 #include "worker_test.h"
 
+#include <stdlib.h>
+
 /* ---- the straight road ------------------------------------------------------------------------------------------------ */
 
 static void handles_and_acknowledges(void **state)
