@@ -324,6 +324,9 @@ def test_no_handler_can_be_started(new_bq):
     running.until_err(rb"cannot start a handler")
     running.stop()
     assert bodies(bq, "orders") == body and bq.stats("orders")["ready"] == 1
+    # With --max the run ends without having done what it was asked for: try again.
+    done = limited.run("work", "-q", "orders", "--exec", "true", "--max", 1, exit=75)
+    assert "cannot start a handler" in err(done) and bodies(bq, "orders") == body
 
 
 # ---- options of the consumer -------------------------------------------------------------------------------------------------
