@@ -79,6 +79,32 @@ static void a_hanging_handler_on_a_driver_that_keeps_nothing(void **state)
     assert_int_equal(w->reports[0].settled, BQ_SETTLED_LOST);
 }
 
+/* The same for one that was deferred and never settled; when it is after all, that only lets go of it. */
+static void a_deferred_outcome_that_never_comes(void **state)
+{
+    worker *w = *state;
+    w->o.handler_timeout_ms = 20;
+    w->o.max_attempts = 1;
+    w->o.prefetch = 1;
+    w->outcome = BQ_DEFERRED;
+    fake_put("q", body_of("urn:a", 0), NULL, 0);
+    w_open(w, "fake:x");
+    FAKE_AWAIT(fake_ready("q.dlq") == 1);
+    assert_true(bq_delivery_cancelled(w->deferred[0]));
+    assert_int_equal(bq_delivery_body(w->deferred[0]).len, strlen(body_of("urn:a", 0)));
+    /* Until then it keeps its place of the prefetch. */
+    fake_put("q", body_of("urn:a", 0), NULL, 0);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(W(w, calls), 1);
+        fake_pause();
+    }
+    bq_delivery_settle(w->deferred[0], BQ_DONE);
+    FAKE_AWAIT(W(w, deferred_count) == 2);
+    bq_delivery_settle(w->deferred[1], BQ_DONE);
+    W_AWAIT_SETTLED(w, 2);
+    assert_int_equal(fake_ops(BQ_OP_ACK), 1);
+}
+
 /* ---- leases ------------------------------------------------------------------------------------------------------------------------ */
 
 static void leases_are_extended_while_handlers_run(void **state)
@@ -160,6 +186,21 @@ static void a_lease_is_extended_while_a_write_is_slow(void **state)
     fake_let_go();
     FAKE_AWAIT(fake_ready("q.dlq") == 1);
     W_AWAIT_SETTLED(w, 1);
+    assert_int_equal(w_metrics(w).leases_lost, 0);
+}
+
+/* Contract 3: on Service Bus the worker holds the unsettled delivery for the delay, its lock renewed. */
+static void a_lease_is_extended_while_a_delivery_is_held(void **state)
+{
+    worker *w = *state;
+    w->outcome = BQ_FAILED;
+    w->o.retry_base_ms = 1000;
+    w->o.max_messages = 1;
+    fake_lease(900);
+    fake_put("q", body_of("urn:a", 0), NULL, 0);
+    w_open(w, "fakenative:x?binding=sb");
+    FAKE_AWAIT(fake_ops(BQ_OP_NATIVE_RETRY) == 1);
+    assert_true(fake_ops(BQ_OP_EXTEND) >= 2);
     assert_int_equal(w_metrics(w).leases_lost, 0);
 }
 
@@ -554,7 +595,9 @@ int main(void)
         T(a_late_handler_may_name_its_error),
         T(a_hanging_handler_is_settled_without_it),
         T(a_hanging_handler_on_a_driver_that_keeps_nothing),
+        T(a_deferred_outcome_that_never_comes),
         T(leases_are_extended_while_handlers_run),
+        T(a_lease_is_extended_while_a_delivery_is_held),
         T(an_extension_that_is_lost_sets_the_flag),
         T(a_refused_extension_is_tried_again),
         T(the_end_waits_for_an_extension),
