@@ -151,9 +151,9 @@ typedef struct sq_transport {
 
     int64_t *subs; /* ids of config->queues; 0: the queue does not exist yet */
     size_t next_sub;
-    bool maybe;       /* there may be something to reserve */
-    bool alone;       /* what is in hand is at its last chance: nothing is reserved beside it */
-    bool yields;      /* such a message waits until nothing is in hand, or until somebody else has taken it */
+    bool maybe;  /* there may be something to reserve */
+    bool alone;  /* what is in hand is at its last chance: nothing is reserved beside it */
+    bool yields; /* such a message waits until nothing is in hand, or until somebody else has taken it */
     int64_t yield_until;
     int64_t next_due; /* epoch: when something becomes available by itself */
     int64_t poll_at, poll_step;
