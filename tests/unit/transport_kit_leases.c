@@ -302,7 +302,8 @@ static void delayed_publish(const kit_suite *suite)
 {
     KIT_WORKER(c, suite, 0);
     int64_t start = bq_now_ms();
-    kit_assert_ok(kit_publish_later(&c, "q", "later", 600));
+    int64_t later = suite->broker->traits & KIT_EARLY_SECOND ? 2600 : 600; /* not in the same second */
+    kit_assert_ok(kit_publish_later(&c, "q", "later", later));
     kit_assert_ok(kit_publish_later(&c, "q", "sooner", 300));
     kit_assert_ok(kit_publish(&c, "q", "now"));
     kit_assert_ok(kit_settle(&c, BQ_OP_ACK, kit_expect(&c, "now")));
@@ -310,7 +311,7 @@ static void delayed_publish(const kit_suite *suite)
     assert_true(bq_now_ms() - start >= kit_at_least(suite, 300));
     kit_assert_ok(kit_settle(&c, BQ_OP_ACK, in));
     in = kit_expect(&c, "later");
-    assert_true(bq_now_ms() - start >= kit_at_least(suite, 600));
+    assert_true(bq_now_ms() - start >= kit_at_least(suite, later));
     assert_int_equal(in->lapses, 0);
     kit_assert_ok(kit_settle(&c, BQ_OP_ACK, in));
     kit_close(&c);

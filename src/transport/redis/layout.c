@@ -110,7 +110,8 @@ void rd_lease_from(const rd_transport *t, rd_delivery *d, int64_t sent_ms, int64
         d->in.lease_until_ms = 0;
         return;
     }
-    int64_t deadline = (server_ms / 1000 + lease_seconds(t)) * 1000;
+    d->score = server_ms / 1000 + lease_seconds(t);
+    int64_t deadline = d->score * 1000;
     /* Counted from when the command was sent: the server looked at its clock later than that. What was known before
      * holds as well, and the latest of such bounds is the best. */
     int64_t until = sent_ms + (deadline - server_ms);
@@ -130,6 +131,10 @@ void rd_arg_entry(rd_transport *t, rd_args *args, char verb, const rd_delivery *
     rd_arg(args, (bq_str){at, 1});
     if (rd_laravel(t)) {
         rd_arg(args, member_of(d));
+        if (d->score > 0)
+            rd_arg_int(args, d->score);
+        else
+            rd_arg_lit(args, "");
         if (verb == 'r' || verb == 'b')
             rd_arg(args, rd_text(d->raw));
     } else {

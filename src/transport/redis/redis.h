@@ -88,6 +88,7 @@ typedef struct rd_delivery {
     char token[33]; /* list */
     char *member;   /* Laravel: the reserved member where it is not the job */
     size_t member_len;
+    int64_t score;  /* of the reservation; 0: not known for certain */
     unsigned ops;   /* accepted and not reaped operations that name it */
     bool settling;  /* a settlement is written: its place in the prefetch is free */
     bool settled;   /* settled, or forgotten: freed with its last operation */

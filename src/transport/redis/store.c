@@ -78,6 +78,8 @@ void rd_slot_decide(rd_transport *t, rd_slot *slot, bq_status status, const bq_e
         *slot->error = *err;
     if (d && status == BQ_LOST)
         d->in.lease_lost = true;
+    if (d && slot->op->kind == BQ_OP_EXTEND && status == BQ_UNKNOWN)
+        d->score = 0; /* it may have a new one */
     if (d && settles(slot->op->kind)) {
         if (status == BQ_OK || status == BQ_LOST) {
             d->settled = true;

@@ -1,8 +1,10 @@
 -- Contract 7.2: each entry acts only while its reserved member is there, and writes before it removes.
 -- KEYS  ready, reserved, delayed, notify, then pairs of ready and notify that dead letters go to
 -- ARGV  retry_after in seconds or +inf, then entries:
---       a member | r member job delay_ms | b member job | t member body delay_ms | d member body key | e member
+--       a member score | r member score job delay_ms | b member score job | t member score body delay_ms
+--       | d member score body key | e member score
 --       (acknowledge, release, put back in front, retry, dead letter, extend)
+--       A member of the same bytes may be somebody else's by now: with a score it is ours only while it has that one.
 -- Reply {now in ms, per entry 1: done, 0: no longer ours, or the error's text}
 local time = redis.call('TIME')
 local now = tonumber(time[1])
@@ -32,28 +34,29 @@ local results = {now * 1000 + math.floor(tonumber(time[2]) / 1000)}
 local at = 2
 while at <= #ARGV do
     local verb, member = ARGV[at], ARGV[at + 1]
-    local ours = redis.call('ZSCORE', KEYS[2], member)
-    local text, used = nil, 2
+    local found, score = redis.call('ZSCORE', KEYS[2], member), ARGV[at + 2]
+    local ours = found and (score == '' or tonumber(found) == tonumber(score))
+    local text, used = nil, 3
     if verb == 'r' then
-        used = 4
-        if ours and tonumber(ARGV[at + 3]) <= 0 then
-            text = push('RPUSH', KEYS[1], KEYS[4], ARGV[at + 2])
+        used = 5
+        if ours and tonumber(ARGV[at + 4]) <= 0 then
+            text = push('RPUSH', KEYS[1], KEYS[4], ARGV[at + 3])
         elseif ours then
-            text = delay(ARGV[at + 2], tonumber(ARGV[at + 3]))
+            text = delay(ARGV[at + 3], tonumber(ARGV[at + 4]))
         end
     elseif verb == 'b' then
-        used = 3
-        text = ours and push('LPUSH', KEYS[1], KEYS[4], ARGV[at + 2])
+        used = 4
+        text = ours and push('LPUSH', KEYS[1], KEYS[4], ARGV[at + 3])
     elseif verb == 't' then
-        used = 4
-        text = ours and delay(ARGV[at + 2], tonumber(ARGV[at + 3]))
+        used = 5
+        text = ours and delay(ARGV[at + 3], tonumber(ARGV[at + 4]))
     elseif verb == 'd' then
-        used = 4
-        local key = tonumber(ARGV[at + 3])
-        text = ours and push('RPUSH', KEYS[key], KEYS[key + 1], ARGV[at + 2])
+        used = 5
+        local key = tonumber(ARGV[at + 4])
+        text = ours and push('RPUSH', KEYS[key], KEYS[key + 1], ARGV[at + 3])
     elseif verb == 'e' and ours then
-        local score = ARGV[1] == '+inf' and '+inf' or now + tonumber(ARGV[1])
-        text = fault(redis.pcall('ZADD', KEYS[2], score, member))
+        local later = ARGV[1] == '+inf' and '+inf' or now + tonumber(ARGV[1])
+        text = fault(redis.pcall('ZADD', KEYS[2], later, member))
     end
     if not ours then
         results[#results + 1] = 0
