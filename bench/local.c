@@ -28,6 +28,8 @@
 static const char DATA[] = "{\"order_id\":1042,\"currency\":\"EUR\",\"total\":129.90,\"customer\":{\"id\":\"c-77310\","
                            "\"name\":\"Anna Lindstr\xc3\xb6m\"},\"lines\":[{\"sku\":\"A-100\",\"quantity\":2}]}";
 
+enum { BACKLOG = 5000 };
+
 static double now(void)
 {
     struct timespec ts;
@@ -65,11 +67,13 @@ static void confirmed(bq_status status, const char *id, const bq_error *err, voi
         fprintf(stderr, "publish: %s\n", err->text);
 }
 
-static bq_publisher *publisher(const char *url)
+static bq_publisher *publisher(const char *url, size_t max_in_flight)
 {
+    bq_publisher_options o = BQ_PUBLISHER_OPTIONS_INIT;
+    o.max_in_flight = max_in_flight;
     bq_error err;
     bq_publisher *p;
-    if (bq_publisher_open(&p, url, NULL, &err))
+    if (bq_publisher_open(&p, url, &o, &err))
         die("open", &err);
     if (bq_publisher_wait(p, 10000, &err))
         die("connect", &err);
@@ -99,7 +103,7 @@ static void flush(bq_publisher *p)
 
 static void fill(const char *url, unsigned long count)
 {
-    bq_publisher *p = publisher(url);
+    bq_publisher *p = publisher(url, 0);
     publish_some(p, count);
     flush(p);
     bq_publisher_close(p, 1000);
@@ -107,7 +111,7 @@ static void fill(const char *url, unsigned long count)
 
 static int run_publish(const char *url, unsigned long count)
 {
-    bq_publisher *p = publisher(url);
+    bq_publisher *p = publisher(url, 0);
     double began = now();
     publish_some(p, count);
     flush(p);
@@ -253,13 +257,15 @@ static int run_flow(const char *url, unsigned long count)
     o.concurrency = 2;
     o.prefetch = 1000;
     double began = now();
+    bq_publisher *p = publisher(url, 1000);
+    unsigned long done = count < BACKLOG ? count : BACKLOG;
+    publish_some(p, done);
+    flush(p); /* the backlog is as long as it will ever be, so that what grows later is not the backlog */
     bq_consumer *c = consumer(url, &o);
-    bq_publisher *p = publisher(url);
-    for (unsigned long done = 0; done < count;) {
-        /* The queue itself is bounded, so that what grows is not the backlog. */
-        while (done - atomic_load(&handled) > 20000)
+    while (done < count) {
+        while (done - atomic_load(&handled) > BACKLOG - 500)
             usleep(500);
-        unsigned long n = count - done < 1000 ? count - done : 1000;
+        unsigned long n = count - done < 500 ? count - done : 500;
         publish_some(p, n);
         done += n;
         if (!early && done >= count / 10)

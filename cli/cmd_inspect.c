@@ -35,7 +35,7 @@ typedef struct inspect_values {
     bool name_files;
     const char *source;
     uint64_t line; /* 0: the source is one body */
-    uint64_t bad;
+    uint64_t seen, bad;
 } inspect_values;
 
 #define OFFSET(field) offsetof(inspect_values, field)
@@ -235,8 +235,11 @@ static void print_body(const inspect_values *v, const bq_envelope *env)
 static void inspect(inspect_values *v, bq_str body)
 {
     bq_envelope env;
+    v->seen++;
     if (bq_envelope_decode(&env, body.ptr ? body.ptr : "", body.len) != BQ_VERDICT_OK)
         v->bad++;
+    if (!out_is_terminal() && out_progress_due())
+        out_progress("%llu read, %llu not ok", (unsigned long long)v->seen, (unsigned long long)v->bad);
     if (v->record >= 0 || v->rewrite || v->redrive)
         print_body(v, &env);
     else

@@ -110,6 +110,8 @@ static bool print_message(const bq_peeked *message, void *arg)
     bq_buf_clear(&line);
     v->after = message->position;
     v->shown++;
+    if (!out_is_terminal() && out_progress_due())
+        out_progress("%llu messages", (unsigned long long)v->shown);
     return !v->stop && !interrupt_count();
 }
 

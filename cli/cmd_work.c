@@ -388,7 +388,9 @@ static int run(const cli_verb *verb, void *values, char **operands, size_t count
         describe(&w);
         if (!w.v->print || w.v->handles.count > 0)
             guard_start();
+        out_detach();
         status = consume(&w, url);
+        out_attach();
         guard_stop();
     }
     if (status == CLI_TEMPORARY && !url)

@@ -26,9 +26,10 @@
 #define BACKOFF_MAX_MS 10000
 #define ANSWER_MAX ((size_t)16 * 1024 * 1024)
 #define PIPE_SIZE (1024 * 1024)
-#define FINISH_MS 5000 /* to end by itself once its stdin is closed */
-#define GRACE_MS 2000  /* between SIGTERM and SIGKILL */
-#define CLOSED_MS 2000 /* to end by itself once it has closed its stdin */
+#define FINISH_MS 5000        /* to end by itself once its stdin is closed */
+#define GRACE_MS 2000         /* between SIGTERM and SIGKILL */
+#define RELEASED_GRACE_MS 500 /* ... when it holds what was given back */
+#define CLOSED_MS 2000        /* to end by itself once it has closed its stdin */
 
 bool coprocess_init(coprocess *c, size_t number, const char *command, int64_t timeout_ms,
                     const coprocess_events *events)
@@ -319,8 +320,10 @@ void coprocess_release(coprocess *c, bool all)
     inflight_job *next;
     for (inflight_job *job = c->jobs.oldest; job; job = next) {
         next = job->newer;
-        if (all || bq_delivery_cancelled(job->delivery))
-            settle(c, job, BQ_RELEASED);
+        if (!all && !bq_delivery_cancelled(job->delivery))
+            continue;
+        c->released = true;
+        settle(c, job, BQ_RELEASED);
     }
 }
 
@@ -343,9 +346,9 @@ void coprocess_finish(coprocess *c)
     close_if_open(c->in_fd);
     c->in_fd = -1;
     /* Its stdout stays open meanwhile, so that a late word of it is no error there. */
-    if (!spawn_wait(&c->child, FINISH_MS))
+    if (!spawn_wait(&c->child, c->released ? 0 : FINISH_MS) && !c->released)
         out_warn("coprocess %zu did not end when its input ended", c->number);
-    spawn_end(&c->child, spawn_ended(&c->child) ? 0 : GRACE_MS);
+    spawn_end(&c->child, spawn_ended(&c->child) ? 0 : c->released ? RELEASED_GRACE_MS : GRACE_MS);
     close_pipes(c);
     c->state = COPROCESS_DOWN;
 }

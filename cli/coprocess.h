@@ -41,7 +41,8 @@ typedef struct coprocess {
     uint64_t starts;
     int64_t start_ms;
     int64_t backoff_ms;
-    bool quiet; /* the run is ending: late answers and exits are no news */
+    bool quiet;    /* the run is ending: late answers and exits are no news */
+    bool released; /* messages were taken out of its hands: nobody waits for it */
 } coprocess;
 
 bool coprocess_init(coprocess *c, size_t number, const char *command, int64_t timeout_ms,

@@ -59,7 +59,10 @@ static void roff_paragraphs(bq_buf *page, const char *const *text)
 {
     for (size_t i = 0; text && text[i]; i++) {
         bool as_it_is = text[i][0] == ' ';
-        buf_text(page, as_it_is ? ".PP\n.nf\n" : ".PP\n");
+        if (i > 0) /* a section begins a paragraph by itself */
+            buf_text(page, ".PP\n");
+        if (as_it_is)
+            buf_text(page, ".nf\n");
         roff_text(page, text[i]);
         buf_text(page, as_it_is ? "\n.fi\n" : "\n");
     }
@@ -91,7 +94,8 @@ static void roff_option(bq_buf *page, const cli_option *option)
         roff_text(page, fallback);
         buf_text(page, ")");
     }
-    buf_text(page, ".\n");
+    size_t len = strlen(option->help);
+    buf_text(page, len > 0 && option->help[len - 1] == '.' && !fallback && option->kind != CLI_LIST ? "\n" : ".\n");
 }
 
 static void roff_options(bq_buf *page, const cli_option *table)
@@ -173,7 +177,8 @@ static void verb_page(bq_buf *page, const cli_verb *verb)
     if (verb->examples)
         roff_section(page, "EXAMPLES");
     for (const cli_example *example = verb->examples; example && example->command; example++) {
-        buf_text(page, ".PP\n");
+        if (example != verb->examples)
+            buf_text(page, ".PP\n");
         roff_text(page, example->meaning);
         buf_text(page, ":\n.PP\n.RS\n.nf\n");
         roff_text(page, example->command);

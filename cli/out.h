@@ -47,6 +47,15 @@ void out_stderr(const void *bytes, size_t len);
 /* What the library may log. */
 bq_logger out_logger(void);
 
+/* From now on, until out_attach, nobody who says something waits for it to be written (the library's I/O thread must
+ * not); handlers' own output does. */
+void out_detach(void);
+void out_attach(void);
+
+/* Between the two files: all bytes, also into a descriptor that somebody else made non-blocking; 0 or an errno. */
+int out_write_all(int fd, const char *bytes, size_t len);
+void err_setup(const cli_common *common, bool color);
+
 /* ---- progress ------------------------------------------------------------------------------------------------------ */
 
 /* True when progress is to be drawn now: stderr is a terminal, a second has passed, and the last one is old. */

@@ -3,7 +3,7 @@
  *
  *   codec [-r ROUNDS] [-c CORE] [-p "python3 peer.py"] BODY.json... MANY.jsonl...
  *
- * Every round gives each contestant one batch of a few milliseconds, one after the other, so that what disturbs the
+ * Every round gives each contestant one batch of about a millisecond, one after the other, so that what disturbs the
  * machine disturbs all of them; a ratio is taken within a round, and what is printed is the median of the rounds'
  * ratios with the smallest and the largest. A `.jsonl` file holds distinct messages, one a line, read in turn: on one
  * repeated body the branch predictor learns the body by heart.
@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_ROUNDS = 99, MAX_CONTESTANTS = 16, BATCH_NS = 6000000 };
+enum { MAX_ROUNDS = 99, MAX_CONTESTANTS = 16, BATCH_NS = 1500000 };
 
 typedef struct messages {
     char *bytes;
@@ -269,7 +269,7 @@ static void pin(int core)
 
 int main(int argc, char **argv)
 {
-    int rounds = 15, core = 0, option;
+    int rounds = 25, core = 0, option;
     const char *peer = NULL;
     while ((option = getopt(argc, argv, "r:c:p:")) != -1) {
         switch (option) {

@@ -4,12 +4,25 @@
 set -Eeuo pipefail
 export BQ_URL=sqlite:bq.db
 
+# What the programs said is lost with the directory, unless it is told now.
+tell() {
+  local status=$? file
+  if [ "$status" -eq 0 ] || [ "$status" -eq 77 ]; then return; fi
+  for file in out err; do
+    if [ -s "$file" ]; then
+      printf -- '---- %s\n' "$file" >&2
+      tail -n 60 "$file" >&2
+    fi
+  done
+}
+trap tell EXIT
+
 expect() { # expect COUNT PATTERN FILE: so many lines of the file match
   local found
   found=$(grep -cE -- "$2" "$3" || true)
   if [ "$found" -ne "$1" ]; then
-    printf '%s has %d lines that match %s, not %d:\n' "$3" "$found" "$2" "$1" >&2
-    cat "$3" >&2
+    printf '%s has %d lines that match %s, not %d\n' "$3" "$found" "$2" "$1" >&2
+    case $3 in out | err) ;; *) cat "$3" >&2 ;; esac
     exit 1
   fi
 }

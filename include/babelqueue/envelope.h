@@ -87,8 +87,8 @@ typedef struct bq_envelope {
     size_t error_offset;
     const char *reason; /* static English text, "" when the verdict is ok */
     struct {
-        size_t off; /* strings: first byte after the quote; else first byte of the value */
-        size_t len; /* strings: without the quotes */
+        size_t off;          /* strings: first byte after the quote; else first byte of the value */
+        size_t len;          /* strings: without the quotes */
     } span[BQ_FIELD_COUNT_]; /* undefined where the bits of neither `present` nor `is_null` say that there is one */
     uint64_t reserved_[8];
 } bq_envelope;

@@ -2,10 +2,10 @@
  * contract/decode.c - one strict pass over a received body: its verdict (contract 2) and the spans of the envelope's
  * own members.
  *
- * Three functions read a body: members() for the root, the same for `meta` and `dead_letter`, and the scanner's
- * skipper for everything else. After a type error the pass goes on, because bytes and syntax come first in the order
- * of verdicts; `meta` and `dead_letter` that are repeated take their earlier children's spans with them, but every
- * occurrence is checked. Nothing is allocated.
+ * root() and meta() read a body as every producer writes it; where it differs, members() goes on, which takes members
+ * in any order and form; everything else is passed over by the scanner's skipper. After a type error the pass goes
+ * on, because bytes and syntax come first in the order of verdicts; `meta` and `dead_letter` that are repeated take
+ * their earlier children's spans with them, but every occurrence is checked. Nothing is allocated.
  *
  * Thread rule: pure functions.
  */
@@ -128,52 +128,41 @@ static const member_rule *find_rule(const member_rule *rules, const member_rule 
 static const uint8_t *members(reader *r, const uint8_t *p, bool begun, const member_rule *rules, unsigned depth);
 static const uint8_t *meta(reader *r, const uint8_t *p);
 
-/* The value of a member of ours, whatever its type; its span and its bits. */
-static const uint8_t *member_value(reader *r, const uint8_t *p, const member_rule *rule, unsigned depth)
+/* The bits of a member that begins again, and of its children. */
+static void begin_member(reader *r, const member_rule *rule)
 {
-    uint32_t bit = (uint32_t)1 << rule->field;
+    uint32_t bit = (uint32_t)1 << rule->field, gone = bit;
     if ((r->present | r->is_null) & bit)
         r->seen |= BQ_SEEN_REPEATED;
-    r->present |= bit;
-    r->is_null &= ~bit;
-    r->escaped &= ~bit;
-    if (rule->kind == KIND_OBJECT) {
-        uint32_t children = rule->field == BQ_FIELD_META ? META_CHILDREN : DEAD_CHILDREN;
-        r->present &= ~children;
-        r->is_null &= ~children;
-        r->escaped &= ~children;
-    }
-    const uint8_t *start = p, *after;
-    bool string = *p == '"', right = false;
-    if (string) {
-        bool escaped = false;
-        start = p + 1;
-        after = bq_scan_string(&r->s, start, &escaped);
-        if (escaped)
-            r->escaped |= bit;
-        right = rule->kind == KIND_STRING || rule->kind == KIND_JOB || rule->kind == KIND_URN;
-    } else if (rule->kind == KIND_INT && (*p == '-' || bq_is_digit(*p))) {
+    if (rule->kind == KIND_OBJECT)
+        gone |= rule->field == BQ_FIELD_META ? META_CHILDREN : DEAD_CHILDREN;
+    r->present &= ~gone;
+    r->is_null &= ~gone;
+    r->escaped &= ~gone;
+}
+
+/* A value that is no string: what follows it, and whether its type is the rule's. */
+static const uint8_t *bare_value(reader *r, const uint8_t *p, const member_rule *rule, unsigned depth, bool *right)
+{
+    const uint8_t *after;
+    if (rule->kind == KIND_INT && (*p == '-' || bq_is_digit(*p))) {
         bool integer = false;
         after = bq_scan_number(&r->s, p, &integer);
-        right = after && integer && bq_scan_int64(p, (size_t)(after - p), NULL);
+        *right = after && integer && bq_scan_int64(p, (size_t)(after - p), NULL);
     } else if (rule->kind == KIND_OBJECT && *p == '{') {
         after = rule->field == BQ_FIELD_META ? meta(r, p + 1) : members(r, p + 1, false, DEAD_RULES, depth + 1);
-        right = true;
+        *right = true;
     } else {
         after = bq_scan_value(&r->s, p, depth, rule->kind == KIND_DATA);
-        right = rule->kind == KIND_DATA && *p == '{';
-        if (*p == 'n') {
-            r->present &= ~bit;
-            r->is_null |= bit;
-            right = true;
-        }
+        *right = *p == 'n' || (rule->kind == KIND_DATA && *p == '{');
     }
-    if (!after)
-        return NULL;
-    r->env->span[rule->field].off = (size_t)(start - r->base);
-    r->env->span[rule->field].len = (size_t)(after - start);
+    return after;
+}
+
+static void note_type(reader *r, const uint8_t *p, const member_rule *rule, bool right)
+{
     if (rule->kind == KIND_JOB) {
-        if (!right || *p == 'n')
+        if (*p != '"')
             r->seen |= BQ_SEEN_JOB_NOT_STRING;
         if (!right)
             r->seen |= BQ_SEEN_JOB_BAD_TYPE;
@@ -184,6 +173,33 @@ static const uint8_t *member_value(reader *r, const uint8_t *p, const member_rul
         r->seen |= BQ_SEEN_NONFINITE;
         type_error(r, p, "data holds a number that is no finite double");
     }
+}
+
+/* The value of a member of ours, whatever its type; its span and its bits. */
+static const uint8_t *member_value(reader *r, const uint8_t *p, const member_rule *rule, unsigned depth)
+{
+    uint32_t bit = (uint32_t)1 << rule->field;
+    const uint8_t *start = p, *after;
+    bool string = *p == '"', escaped = false, right;
+    begin_member(r, rule);
+    if (string) {
+        start = p + 1;
+        after = bq_scan_string(&r->s, start, &escaped);
+        right = rule->kind == KIND_STRING || rule->kind == KIND_JOB || rule->kind == KIND_URN;
+    } else {
+        after = bare_value(r, p, rule, depth, &right);
+    }
+    if (!after)
+        return NULL;
+    if (*p == 'n')
+        r->is_null |= bit;
+    else
+        r->present |= bit;
+    if (escaped)
+        r->escaped |= bit;
+    r->env->span[rule->field].off = (size_t)(start - r->base);
+    r->env->span[rule->field].len = (size_t)(after - start);
+    note_type(r, p, rule, right);
     return string ? after + 1 : after;
 }
 

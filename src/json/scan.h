@@ -1,6 +1,6 @@
 /*
  * json/scan.h - strict RFC 8259 scanning over somebody's bytes: what the envelope's decoder, the tape, the writer and
- * the rewrites share. Nothing here allocates, recurses or copies, and nothing reads past the end of the buffer.
+ * the rewrites share. Nothing recurses or reads past the end of the buffer, and nothing but a tape allocates.
  *
  * The trick that keeps bounds checks out of the inner loops is a sentinel. White space behind the document is cut
  * off, and its last byte must then be the `}` or `]` that closes it (or, when the document is one string, its `"`).
@@ -127,7 +127,7 @@ typedef struct bq_members {
 
 /* `object` is the offset of a `{` in a body that was judged valid. */
 void bq_members_start(bq_members *it, const void *body, size_t len, size_t object);
-/* False behind the last member; `end` (the closing brace) is then *it's position. */
+/* False behind the last member. */
 bool bq_members_next(bq_members *it, bq_member *out);
 /* Offset of the object's closing brace, after bq_members_next returned false. */
 size_t bq_members_end(const bq_members *it);

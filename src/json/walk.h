@@ -3,10 +3,11 @@
  * tape's builder (tape.c) are the same code with and without a tape. The inline tokens are also what the envelope's
  * decoder reads its own members with.
  *
- * How it is fast: names and numbers are read byte by byte through a table, unrolled, because their ends
- * are branches that the processor predicts, so that the next token need not wait for the length of this one; the
- * values of strings are longer and less regular and are searched 16 bytes at a time. Objects and arrays have separate
- * code for their values, which gives the predictor the context it needs.
+ * How it is fast: a modern processor is not busy with the bytes but waits, for the end of one token before it can begin
+ * the next, or for a branch that it guessed wrongly. So what ends predictably (names, numbers, indentation) ends in
+ * branches, whose outcome the processor guesses and goes on; what does not (values of strings) is searched 16 bytes at
+ * a time and its end computed. Objects and arrays have separate code for their values, which gives the predictor the
+ * context that it needs. docs/decisions.md says what else was tried; bench/run-codec measures.
  */
 #ifndef BQ_JSON_WALK_H
 #define BQ_JSON_WALK_H
@@ -195,7 +196,7 @@ BQ_INLINE const uint8_t *bq_walk_value(bq_scan *s, const uint8_t *p, unsigned de
     bool flag = false;
     const uint8_t *start;
 
-/* On the tape: a scalar at p; a string or name at p that was read up to `after`. */
+/* On the tape: a number or literal at p; a string or name from behind its opening quote. */
 #define PUT(type)                                                                                                      \
     do {                                                                                                               \
         if (tape && !bq_tape_put(tape, type, p, false))                                                                \
@@ -254,8 +255,10 @@ member: /* behind the opening quote of a name */
     PUT_STRING(start);
     if (BQ_LIKELY(memcmp(p, "\":", 2) == 0)) {
         p += 2;
-        if (BQ_UNLIKELY(*p == ' '))
+        if (BQ_UNLIKELY(*p == ' ')) {
             p++;
+            BQ_FORGET(p);
+        }
     } else {
         p = bq_walk_colon(s, p + 1);
         if (!p)
@@ -294,6 +297,11 @@ after_member:
             p += 2;
             goto member;
         }
+        if (p[1] == ' ' && p[2] == '"') {
+            p += 3;
+            BQ_FORGET(p);
+            goto member;
+        }
         p = bq_walk_blanks(p + 1, safe);
         if (BQ_LIKELY(*p++ == '"'))
             goto member;
@@ -316,11 +324,17 @@ array:
         goto close;
 element:
     if (*p == '"') {
-        start = p + 1;
+        p++;
+    string_element: /* behind the opening quote */
+        start = p;
         p = bq_walk_string(s, start, safe, &highs, &flag);
         if (BQ_UNLIKELY(!p))
             return NULL;
         PUT_STRING(start);
+        if (BQ_LIKELY(memcmp(p, "\",", 2) == 0 && p[2] == '"')) {
+            p += 3;
+            goto string_element;
+        }
         p++;
     } else if (*p == '{') {
         goto object;
@@ -335,6 +349,10 @@ element:
 after_element:
     if (BQ_LIKELY(*p == ',')) {
         p++;
+        if (BQ_UNLIKELY(*p == ' ')) {
+            p++;
+            BQ_FORGET(p);
+        }
         if (BQ_UNLIKELY(*p <= ' '))
             p = bq_walk_blanks(p, safe);
         goto element;

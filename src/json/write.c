@@ -11,37 +11,46 @@
 #include "base/error.h"
 #include "json/scan.h"
 
-/* Appends the escape of one control character, quote or backslash. */
-static void put_escape(bq_buf *out, uint8_t c)
+/* Writes the escape of one control character, quote or backslash; returns what follows it. */
+static char *put_escape(char *to, uint8_t c)
 {
     static const char HEX[] = "0123456789abcdef";
-    char text[6] = {'\\', 'u', '0', '0', HEX[c >> 4], HEX[c & 15]};
-    size_t len = 2;
-    switch (c) {
-    case '"':
-    case '\\': text[1] = (char)c; break;
-    case '\b': text[1] = 'b'; break;
-    case '\f': text[1] = 'f'; break;
-    case '\n': text[1] = 'n'; break;
-    case '\r': text[1] = 'r'; break;
-    case '\t': text[1] = 't'; break;
-    default: len = 6; break;
+    static const char SHORT[0x20] = {['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't'};
+    char letter = c < 0x20 ? SHORT[c] : (char)c;
+    *to++ = '\\';
+    if (letter) {
+        *to++ = letter;
+        return to;
     }
-    bq_buf_add(out, text, len);
+    memcpy(to, "u00", 3);
+    to[3] = HEX[c >> 4];
+    to[4] = HEX[c & 15];
+    return to + 5;
 }
 
-/* Appends valid UTF-8, escaped. */
+/* Appends valid UTF-8, escaped: a piece at a time into room for the worst case. */
 static void put_text(bq_buf *out, const uint8_t *p, size_t len)
 {
-    const uint8_t *end = p + len;
-    while (p < end) {
-        const uint8_t *q = p;
-        while (q < end && !(bq_scan_class[*q] & BQ_CLASS_STOP))
-            q++;
-        bq_buf_add(out, p, (size_t)(q - p));
-        if (q < end)
-            put_escape(out, *q++);
-        p = q;
+    enum { PIECE = 128, WORST = 6 };
+    while (len > 0) {
+        size_t piece = len < PIECE ? len : PIECE, plain = 0;
+        while (plain < len && !(bq_scan_class[p[plain]] & BQ_CLASS_STOP))
+            plain++;
+        if (plain > 0) {
+            bq_buf_add(out, p, plain);
+            piece = plain;
+        } else {
+            char text[PIECE * WORST], *to = text;
+            for (size_t i = 0; i < piece; i++) {
+                if (bq_scan_class[p[i]] & BQ_CLASS_STOP)
+                    to = put_escape(to, p[i]);
+                else
+                    *to++ = (char)p[i];
+            }
+            bq_buf_add(out, text, (size_t)(to - text));
+        }
+        p += piece;
+        len -= piece;
     }
 }
 

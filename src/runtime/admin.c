@@ -78,11 +78,12 @@ static bq_status unsupported(const bq_admin *a, const char *what, bq_error *err)
     return bq_fail(err, BQ_UNSUPPORTED, "%s cannot %s", a->link.ops->name, what);
 }
 
-/* Between two calls the connection may have gone. */
+/* Between two calls the connection may have gone, and nobody has looked since. */
 static bq_status ready(bq_admin *a, bq_str queue, bq_error *err)
 {
     if (bq_str_blank(queue))
         return bq_fail(err, BQ_INVALID, "no queue is named");
+    bq_link_turn(&a->link, NULL, bq_now_ms(), BQ_TURN_BUSY);
     return bq_link_connect(&a->link, bq_deadline(bq_now_ms(), a->timeout_ms), err);
 }
 

@@ -224,6 +224,7 @@ static bq_status consumer_new(bq_consumer **out, bq_error *err)
     if (!c)
         return bq_fail_nomem(err);
     c->wake.fd = -1;
+    c->stash_tail = &c->stash;
     atomic_init(&c->refs, 1);
     bq_status st = bq_cond_init(&c->changed, err);
     if (st) {
@@ -270,17 +271,17 @@ bq_status bq_consumer_wait_connected(bq_consumer *c, int64_t timeout_ms, bq_erro
     pthread_mutex_lock(&c->lock);
     while (!c->up && !c->status && !c->ended && bq_cond_wait_until(&c->changed, &c->lock, deadline))
         ;
-    bool up = c->up, ended = c->ended;
     bq_status st = c->status;
     if (st && err)
         *err = c->error;
+    else if (!st && !c->up && c->ended)
+        st = bq_fail(err, BQ_CLOSED, "the consumer has stopped");
+    else if (!st && !c->up)
+        st = bq_fail_flags(err, BQ_UNAVAILABLE, BQ_ERROR_RETRYABLE, c->down.native,
+                           "%s: not connected within %lld ms%s%s", c->link.target.url.safe, (long long)timeout_ms,
+                           c->down.text[0] ? ": " : "", c->down.text);
     pthread_mutex_unlock(&c->lock);
-    if (st || up)
-        return st;
-    if (ended)
-        return bq_fail(err, BQ_CLOSED, "the consumer has stopped");
-    return bq_fail_flags(err, BQ_UNAVAILABLE, BQ_ERROR_RETRYABLE, 0, "%s: not connected within %lld ms",
-                         c->link.target.url.safe, (long long)timeout_ms);
+    return st;
 }
 
 bq_status bq_consumer_wait(bq_consumer *c, int64_t timeout_ms, bq_error *err)
@@ -339,8 +340,7 @@ static void join_pool(bq_consumer *c, int64_t give_up_ms)
                c->link.target.url.safe, missing);
 }
 
-/* Deliveries that somebody still has: the last one to let go frees the consumer. */
-static void orphan(bq_consumer *c)
+void bq_consumer_orphan(bq_consumer *c)
 {
     unsigned both = BQ_BIT_RETURNED | BQ_BIT_OUTCOME;
     for (size_t i = 0; i < c->prefetch; i++) {
@@ -371,20 +371,22 @@ void bq_consumer_close(bq_consumer *c)
     while (!c->ended && bq_cond_wait_until(&c->changed, &c->lock, give_up))
         ;
     bool ended = c->ended;
-    pthread_mutex_unlock(&c->lock);
-    if (ended) {
-        (void)pthread_join(c->io, NULL);
-        join_pool(c, bq_deadline(bq_now_ms(), BQ_CANCEL_GRACE_MS));
-        atomic_store(&c->silent, true);
-        orphan(c);
-    } else {
+    if (!ended) {
         bq_log(&c->link.logger, BQ_LOG_ERROR, "%s: the client library does not return, its connection is abandoned",
                c->link.target.url.safe);
-        (void)pthread_detach(c->io);
-        atomic_fetch_add(&c->refs, 1); /* the I/O thread's, for ever */
-        join_pool(c, bq_now_ms());
+        bq_link_mute(&c->link);
         atomic_store(&c->silent, true);
+        atomic_fetch_add(&c->refs, 1); /* the I/O thread's, for when it comes back after all */
+        c->abandoned = true;
+        (void)pthread_detach(c->io);
     }
+    pthread_mutex_unlock(&c->lock);
+    if (ended)
+        (void)pthread_join(c->io, NULL);
+    join_pool(c, bq_deadline(bq_now_ms(), ended ? BQ_CANCEL_GRACE_MS : 0));
+    atomic_store(&c->silent, true);
+    if (ended)
+        bq_consumer_orphan(c);
     bq_link_mute(&c->link);
     bq_consumer_unref(c);
 }

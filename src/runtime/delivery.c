@@ -15,6 +15,7 @@
 #include "base/utf8.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <string.h>
 
 enum { KEEP_BYTES = 4096, SHOWN_BYTES = 32 };
@@ -132,9 +133,12 @@ void bq_delivery_hand_in(bq_delivery *d, unsigned bits)
         release_orphan(d);
         return;
     }
-    (void)bq_ring_push(&c->outcomes, d); /* it has a place for every delivery */
-    /* While a handler thread has more to do, and not much waits here, the I/O thread may finish its nap. */
-    bool urgent = bq_ring_empty(&c->work) || bq_ring_count(&c->outcomes) * 2 >= c->prefetch;
+    /* It has a place for every delivery, which the I/O thread may be about to leave. */
+    while (!bq_ring_push(&c->outcomes, d))
+        (void)sched_yield();
+    /* While others are still running, and not much waits here, the I/O thread may finish its nap. */
+    size_t count = bq_ring_count(&c->outcomes);
+    bool urgent = count * 2 >= c->prefetch || count >= atomic_load_explicit(&c->running, memory_order_relaxed);
     bq_wake_up(&c->wake, urgent);
 }
 

@@ -130,10 +130,10 @@ static bq_str keep(bq_message *m, bq_str s)
     return (bq_str){m->texts.ptr + at, s.len};
 }
 
-static bq_status reserve(bq_message *m, const bq_message_spec *spec, bq_error *err)
+static bq_status reserve(bq_message *m, const bq_link *link, const bq_message_spec *spec, bq_error *err)
 {
     size_t bytes = spec->queue.len + spec->key.len + spec->group.len + 1;
-    size_t props = BQ_PROJECTED_MAX + spec->header_count;
+    size_t props = link->binding->projection_count + spec->header_count;
     for (size_t i = 0; i < spec->header_count; i++)
         bytes += spec->headers[i].name.len + spec->headers[i].value.len;
     if (bq_buf_reserve(&m->texts, bytes))
@@ -179,7 +179,7 @@ bq_status bq_message_build(bq_message *m, const bq_link *link, const bq_message_
     if (!st)
         st = make_body(m, &spec, lang, err);
     if (!st)
-        st = reserve(m, &spec, err);
+        st = reserve(m, link, &spec, err);
     if (st)
         return st;
     bq_envelope env;

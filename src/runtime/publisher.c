@@ -16,11 +16,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "runtime/loop.h"
+#include "runtime/ring.h"
 
 #include <string.h>
 
 enum {
-    BATCH = 1024,    /* operations offered in one call, confirmations reaped in one call */
+    BATCH = 1024,    /* operations offered in one call */
+    REAP = 256,      /* confirmations reaped in one call */
     POOL = 1024,     /* idle message objects kept */
     GRACE_MS = 1000, /* past its deadline a driver that never answers is answered for */
     MAX_IN_FLIGHT = 10000
@@ -38,9 +40,9 @@ struct bq_publisher {
     char *url;
     int64_t timeout_ms;
 
+    bq_ring pool; /* idle objects, of any thread */
+
     /* under lock */
-    bq_message *pool;
-    size_t pooled;
     bq_message *oldest, *newest;     /* all that is submitted and not finished */
     bq_message *queue, **queue_tail; /* not yet accepted by the driver, in order */
     size_t in_flight, bytes;
@@ -50,10 +52,13 @@ struct bq_publisher {
     int64_t close_deadline_ms;
     bq_status failed; /* open failed, or fatal; `failure` says why */
     bq_error failure;
+    bq_error down; /* why it is not up, when the driver said so */
 
     /* I/O thread */
     bq_op *batch[BATCH];
-    bq_completion done[BATCH];
+    bq_completion done[REAP];
+    bq_message *reaped[REAP];
+    bq_published_fn fns[REAP];
     int64_t next_expiry_ms;
 };
 
@@ -61,34 +66,14 @@ struct bq_publisher {
 
 static bq_message *message_get(bq_publisher *p)
 {
-    pthread_mutex_lock(&p->lock);
-    bq_message *m = p->pool;
-    if (m) {
-        p->pool = m->next;
-        p->pooled--;
-    }
-    pthread_mutex_unlock(&p->lock);
+    bq_message *m = bq_ring_pop(&p->pool);
     return m ? m : bq_message_new();
-}
-
-/* Under lock. True when the caller has to free it, without the lock. */
-static bool pool_take_back(bq_publisher *p, bq_message *m)
-{
-    bq_message_reset(m);
-    if (p->pooled >= POOL)
-        return true;
-    m->next = p->pool;
-    p->pool = m;
-    p->pooled++;
-    return false;
 }
 
 static void message_put(bq_publisher *p, bq_message *m)
 {
-    pthread_mutex_lock(&p->lock);
-    bool spare = pool_take_back(p, m);
-    pthread_mutex_unlock(&p->lock);
-    if (spare)
+    bq_message_reset(m);
+    if (!bq_ring_push(&p->pool, m))
         bq_message_free(m);
 }
 
@@ -152,48 +137,33 @@ static void answer(bq_message *m, bq_published_fn fn, bq_status status, const bq
         fn(status, m->id, status ? error : NULL, m->arg);
 }
 
-/* Finishes `count` messages whose completions stand in p->done (or `why` for all of them). */
+/* Finishes at most REAP messages whose completions stand in `done` (or `why` for all of them). Their room is given
+ * back at once for all, so that whoever waits for it wakes once. */
 static void finish(bq_publisher *p, bq_message **list, size_t count, const bq_completion *done, const bq_error *why)
 {
-    bq_published_fn fns[64];
-    for (size_t at = 0; at < count;) {
-        size_t n = count - at < 64 ? count - at : 64;
-        pthread_mutex_lock(&p->lock);
-        for (size_t i = 0; i < n; i++)
-            fns[i] = claim(p, list[at + i]);
-        pthread_mutex_unlock(&p->lock);
-        for (size_t i = 0; i < n; i++)
-            answer(list[at + i], fns[i], done ? done[at + i].status : why->status, done ? &done[at + i].error : why);
-        bq_message *spare = NULL;
-        pthread_mutex_lock(&p->lock);
-        for (size_t i = 0; i < n; i++) {
-            bq_message *m = list[at + i];
-            delist(p, m);
-            if (pool_take_back(p, m)) {
-                m->next = spare;
-                spare = m;
-            }
-        }
-        if (p->waiting)
-            pthread_cond_broadcast(&p->changed);
-        pthread_mutex_unlock(&p->lock);
-        while (spare) {
-            bq_message *next = spare->next;
-            bq_message_free(spare);
-            spare = next;
-        }
-        at += n;
-    }
+    pthread_mutex_lock(&p->lock);
+    for (size_t i = 0; i < count; i++)
+        p->fns[i] = claim(p, list[i]);
+    pthread_mutex_unlock(&p->lock);
+    for (size_t i = 0; i < count; i++)
+        answer(list[i], p->fns[i], done ? done[i].status : why->status, done ? &done[i].error : why);
+    pthread_mutex_lock(&p->lock);
+    for (size_t i = 0; i < count; i++)
+        delist(p, list[i]);
+    if (p->waiting)
+        pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    for (size_t i = 0; i < count; i++)
+        message_put(p, list[i]);
 }
 
 static bool reap(bq_publisher *p)
 {
-    bq_message *list[BATCH];
-    size_t n = bq_link_reap(&p->link, p->done, BATCH);
+    size_t n = bq_link_reap(&p->link, p->done, REAP);
     for (size_t i = 0; i < n; i++)
-        list[i] = bq_message_of(p->done[i].op);
+        p->reaped[i] = bq_message_of(p->done[i].op);
     if (n)
-        finish(p, list, n, p->done, NULL);
+        finish(p, p->reaped, n, p->done, NULL);
     return n > 0;
 }
 
@@ -311,6 +281,8 @@ static void on_event(void *owner, const bq_event *event)
         return;
     pthread_mutex_lock(&p->lock);
     p->up = up;
+    if (!up)
+        p->down = p->link.error;
     if (event->kind == BQ_EVENT_FATAL) {
         p->failed = p->link.error.status ? p->link.error.status : BQ_INTERNAL;
         p->failure = p->link.error;
@@ -365,6 +337,25 @@ static void run(bq_publisher *p)
         ;
 }
 
+static void publisher_free(bq_publisher *p)
+{
+    bq_message *m;
+    while (p->oldest) {
+        m = p->oldest;
+        p->oldest = m->newer;
+        bq_message_free(m);
+    }
+    while (p->pool.slots && (m = bq_ring_pop(&p->pool)))
+        bq_message_free(m);
+    bq_ring_clear(&p->pool);
+    bq_link_clear(&p->link);
+    bq_wake_clear(&p->wake);
+    (void)pthread_cond_destroy(&p->changed);
+    (void)pthread_mutex_destroy(&p->lock);
+    bq_free(p->lang);
+    bq_free(p);
+}
+
 static void *io_main(void *arg)
 {
     bq_publisher *p = arg;
@@ -387,32 +378,15 @@ static void *io_main(void *arg)
     }
     pthread_mutex_lock(&p->lock);
     p->exited = true;
+    bool alone = p->abandoned;
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
+    if (alone)
+        publisher_free(p);
     return NULL;
 }
 
 /* ---- open and close ------------------------------------------------------------------------------------------------- */
-
-static void publisher_free(bq_publisher *p)
-{
-    while (p->oldest) {
-        bq_message *m = p->oldest;
-        p->oldest = m->newer;
-        bq_message_free(m);
-    }
-    while (p->pool) {
-        bq_message *m = p->pool;
-        p->pool = m->next;
-        bq_message_free(m);
-    }
-    bq_link_clear(&p->link);
-    bq_wake_clear(&p->wake);
-    (void)pthread_cond_destroy(&p->changed);
-    (void)pthread_mutex_destroy(&p->lock);
-    bq_free(p->lang);
-    bq_free(p);
-}
 
 static void options_copy(bq_publisher *p, const bq_publisher_options *given)
 {
@@ -463,7 +437,7 @@ bq_status bq_publisher_open(bq_publisher **out, const char *url, const bq_publis
         return st;
     }
     p->lang = bq_strndup(p->options.lang ? bq_str_of(p->options.lang) : BQ_STR("c"));
-    if (!p->lang) {
+    if (!p->lang || bq_ring_init(&p->pool, POOL)) {
         st = bq_fail_nomem(err);
         goto out;
     }
@@ -500,12 +474,11 @@ bq_status bq_publisher_wait(bq_publisher *p, int64_t timeout_ms, bq_error *err)
         if (err)
             *err = p->failure;
     } else if (!p->up) {
-        st = BQ_UNAVAILABLE;
+        st = bq_fail_flags(err, BQ_UNAVAILABLE, BQ_ERROR_RETRYABLE, p->down.native,
+                           "%s: not connected within %lld ms%s%s", p->link.target.url.safe, (long long)timeout_ms,
+                           p->down.text[0] ? ": " : "", p->down.text);
     }
     pthread_mutex_unlock(&p->lock);
-    if (st == BQ_UNAVAILABLE)
-        return bq_fail_flags(err, st, BQ_ERROR_RETRYABLE, 0, "%s: not connected within %lld ms",
-                             p->link.target.url.safe, (long long)timeout_ms);
     return st;
 }
 
@@ -528,15 +501,16 @@ void bq_publisher_close(bq_publisher *p, int64_t timeout_ms)
     while (!p->exited && bq_cond_wait_until(&p->changed, &p->lock, give_up))
         ;
     bool exited = p->exited;
-    p->abandoned = !exited;
-    pthread_mutex_unlock(&p->lock);
     if (!exited) {
         bq_log(&p->link.logger, BQ_LOG_ERROR, "%s: the client library does not return, its connection is abandoned",
                p->link.target.url.safe);
         bq_link_mute(&p->link);
         (void)pthread_detach(p->thread);
-        return;
+        p->abandoned = true; /* its thread frees it when it comes back after all */
     }
+    pthread_mutex_unlock(&p->lock);
+    if (!exited)
+        return;
     (void)pthread_join(p->thread, NULL);
     publisher_free(p);
 }

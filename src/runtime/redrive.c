@@ -44,7 +44,8 @@ typedef struct run {
     const bq_binding *binding;
     plan *plans; /* one per place of the batch */
     bq_buf *texts;
-    int64_t depth; /* -1: unknown */
+    bq_buf *bodies; /* what is reported outlives the delivery, which the driver frees once it is settled */
+    int64_t depth;  /* -1: unknown */
     bq_buf first_restored;
     bool have_first, met_again;
     int64_t next_us; /* when the rate allows the next one */
@@ -134,12 +135,12 @@ static bq_skip judge(const run *r, plan *p, const bq_incoming *in)
     return BQ_SKIP_NONE;
 }
 
-/* Reads a record and says where it goes. NOMEM is the only failure. */
-static bq_status make_plan(run *r, const bq_incoming *in, plan *p, bq_buf *texts)
+/* Reads a record, whose bytes are `body`, and says where it goes. NOMEM is the only failure. */
+static bq_status make_plan(run *r, const bq_incoming *in, bq_str body, plan *p, bq_buf *texts)
 {
-    *p = (plan){.item = {.from = r->mover.queue, .body = in->body}};
-    if (in->body.ptr)
-        (void)bq_envelope_decode(&p->env, in->body.ptr, in->body.len);
+    *p = (plan){.item = {.from = r->mover.queue, .body = body}};
+    if (body.ptr)
+        (void)bq_envelope_decode(&p->env, body.ptr, body.len);
     else
         (void)bq_envelope_decode_null(&p->env);
     bq_status st = read_texts(p, texts);
@@ -231,12 +232,14 @@ static bq_status make_redriven(run *r, bq_haul *h, plan *p, bq_outgoing *out, bq
 /* ---- one batch ---------------------------------------------------------------------------------------------------------- */
 
 /* Where the depth is unknown: the run ends when it meets again what it restored first. */
-static void remember(run *r, const bq_haul *h)
+static bq_status remember(run *r, const bq_haul *h, bq_error *err)
 {
     if (r->depth >= 0 || r->have_first)
-        return;
-    if (!bq_buf_add(&r->first_restored, h->in->body.ptr, h->in->body.len))
-        r->have_first = true;
+        return BQ_OK;
+    if (bq_buf_add(&r->first_restored, h->in->body.ptr, h->in->body.len))
+        return bq_fail_nomem(err); /* without it the run would not end */
+    r->have_first = true;
+    return BQ_OK;
 }
 
 static bool is_met_again(const run *r, const bq_haul *h)
@@ -264,8 +267,18 @@ static void wait_for_rate(run *r)
     }
 }
 
+static bq_status copy_body(const bq_incoming *in, bq_buf *copy, bq_str *body)
+{
+    bq_buf_reset(copy);
+    if (!in->body.ptr)
+        return BQ_OK;
+    bq_status st = bq_buf_add(copy, in->body.ptr, in->body.len);
+    *body = bq_buf_str(copy);
+    return st;
+}
+
 /* Decides and starts one record. False: the run ends here, and this record is still held. */
-static bool process(run *r, bq_haul *h, plan *p, bq_buf *texts)
+static bool process(run *r, bq_haul *h, plan *p, bq_buf *texts, bq_buf *copy)
 {
     bq_error err;
     bq_outgoing out;
@@ -277,7 +290,10 @@ static bool process(run *r, bq_haul *h, plan *p, bq_buf *texts)
         r->met_again = true;
         return false;
     }
-    bq_status st = make_plan(r, h->in, p, texts);
+    bq_str body = BQ_STR_NULL;
+    bq_status st = copy_body(h->in, copy, &body);
+    if (!st)
+        st = make_plan(r, h->in, body, p, texts);
     if (st)
         (void)bq_fail_nomem(&err);
     bool redrive = !st && p->item.skip == BQ_SKIP_NONE && !r->o.dry_run;
@@ -289,7 +305,8 @@ static bool process(run *r, bq_haul *h, plan *p, bq_buf *texts)
         p->item.redriven = true; /* taken back when it fails */
     } else if (!st) {
         st = make_restored(r, h, p, &out, &err);
-        remember(r, h);
+        if (!st)
+            st = remember(r, h, &err);
     }
     if (st) {
         fault(r, st, &err, "preparing a record");
@@ -368,7 +385,7 @@ static void run_all(run *r)
         for (size_t i = 0; i < r->mover.size && go; i++)
             if (r->mover.hauls[i].stage == BQ_HAUL_HELD) {
                 bq_buf_reset(&r->texts[i]);
-                go = process(r, &r->mover.hauls[i], &r->plans[i], &r->texts[i]);
+                go = process(r, &r->mover.hauls[i], &r->plans[i], &r->texts[i], &r->bodies[i]);
             }
         finish(r);
     }
@@ -391,7 +408,7 @@ static bool peek_one(const bq_incoming *in, void *arg)
         return false;
     }
     bq_buf_reset(&r->texts[0]);
-    if (make_plan(r, in, &r->plans[0], &r->texts[0])) {
+    if (make_plan(r, in, in->body, &r->plans[0], &r->texts[0])) {
         bq_error err;
         fault(r, bq_fail_nomem(&err), &err, "reading a record");
         return false;
@@ -445,10 +462,13 @@ static bq_status run_open(run *r, const char *url, bq_str queue, bq_error *err)
     bq_buf_init(&r->first_restored, 0);
     r->plans = bq_calloc(batch, sizeof *r->plans);
     r->texts = bq_calloc(batch, sizeof *r->texts);
-    if (!r->plans || !r->texts)
+    r->bodies = bq_calloc(batch, sizeof *r->bodies);
+    if (!r->plans || !r->texts || !r->bodies)
         return bq_fail_nomem(err);
-    for (size_t i = 0; i < batch; i++)
+    for (size_t i = 0; i < batch; i++) {
         bq_buf_init(&r->texts[i], 0);
+        bq_buf_init(&r->bodies[i], 0);
+    }
     bq_status st = bq_mover_open(&r->mover, url, queue, batch, r->o.timeout_ms, &r->o.logger, err);
     if (st)
         return st;
@@ -462,7 +482,10 @@ static void run_close(run *r)
     bq_mover_close(&r->mover);
     for (size_t i = 0; r->texts && i < batch; i++)
         bq_buf_clear(&r->texts[i]);
+    for (size_t i = 0; r->bodies && i < batch; i++)
+        bq_buf_clear(&r->bodies[i]);
     bq_free(r->texts);
+    bq_free(r->bodies);
     bq_free(r->plans);
     bq_buf_clear(&r->first_restored);
 }

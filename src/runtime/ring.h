@@ -29,8 +29,10 @@ typedef struct bq_ring {
 bq_status bq_ring_init(bq_ring *ring, size_t capacity);
 void bq_ring_clear(bq_ring *ring);
 
-bool bq_ring_push(bq_ring *ring, void *item); /* false: full */
-void *bq_ring_pop(bq_ring *ring);             /* NULL: empty */
+/* False: full, or a consumer that was stopped in the middle of a pop still occupies the place. So a ring that can hold
+ * everything there is may say so too, for as long as that thread does not run. */
+bool bq_ring_push(bq_ring *ring, void *item) BQ_MUST_CHECK;
+void *bq_ring_pop(bq_ring *ring); /* NULL: empty */
 bool bq_ring_empty(bq_ring *ring);
 size_t bq_ring_count(bq_ring *ring); /* a guess while others push and pop */
 

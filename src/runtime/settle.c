@@ -454,9 +454,9 @@ static void native_retry(bq_delivery *d)
 
 static void reject(bq_delivery *d)
 {
-    d->op.reason = bq_str_of(d->decision.reject_reason);
-    d->op.description = d->say_error;
     if (can(d, BQ_CAP_REJECT)) {
+        d->op.reason = bq_str_of(d->decision.reject_reason);
+        d->op.description = d->say_error;
         end_with(d, BQ_OP_REJECT, 0);
         return;
     }

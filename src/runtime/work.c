@@ -45,6 +45,12 @@ static void tick_metrics(bq_consumer *c)
     silent_or(c, send_metrics);
 }
 
+static void running(bq_consumer *c, int by)
+{
+    size_t n = atomic_load_explicit(&c->running, memory_order_relaxed);
+    atomic_store_explicit(&c->running, by > 0 ? n + 1 : n - 1, memory_order_relaxed);
+}
+
 /* ---- outcomes ------------------------------------------------------------------------------------------------------- */
 
 static void warn_job(bq_delivery *d)
@@ -69,7 +75,7 @@ static void collect_one(bq_delivery *d)
 {
     bq_consumer *c = d->consumer;
     d->out = false;
-    c->running--;
+    running(c, -1);
     if (d->ran) {
         int64_t took = d->took_us ? d->took_us : bq_now_us() - 1000 * (int64_t)atomic_load(&d->started_ms);
         bq_count(&c->counters.handled, 1);
@@ -135,7 +141,7 @@ static void hand_out(bq_consumer *c, bq_incoming *in)
     d->out = true;
     d->taken_ms = c->link.now_ms;
     c->held++;
-    c->running++;
+    running(c, 1);
     int64_t next = bq_settle_lease(d, c->link.now_ms);
     if (in->lease_until_ms > 0 && in->lease_until_ms < next)
         next = in->lease_until_ms;
@@ -145,13 +151,44 @@ static void hand_out(bq_consumer *c, bq_incoming *in)
     }
     if (next < c->next_scan_ms)
         c->next_scan_ms = next;
-    (void)bq_ring_push(&c->work, d);
+    if (c->stash || !bq_ring_push(&c->work, d)) {
+        d->next_free = NULL;
+        *c->stash_tail = d;
+        c->stash_tail = &d->next_free;
+    }
+}
+
+static bq_delivery *stash_pop(bq_consumer *c)
+{
+    bq_delivery *d = c->stash;
+    if (d)
+        c->stash = d->next_free;
+    if (!c->stash)
+        c->stash_tail = &c->stash;
+    return d;
+}
+
+/* A handler thread that was stopped in the middle of a pop keeps a place of the ring: what did not fit waits here. */
+static bool unstash(bq_consumer *c)
+{
+    size_t n = 0;
+    for (; c->stash; n++) {
+        bq_delivery *d = stash_pop(c), *rest = c->stash;
+        if (bq_ring_push(&c->work, d))
+            continue;
+        d->next_free = rest;
+        c->stash = d;
+        c->stash_tail = rest ? c->stash_tail : &d->next_free;
+        break;
+    }
+    bq_pool_kick(c, n);
+    return c->stash == NULL;
 }
 
 static bool take(bq_consumer *c)
 {
     bq_incoming *in[BQ_TAKE_BATCH];
-    size_t max = room(c);
+    size_t max = unstash(c) ? room(c) : 0;
     if (max == 0)
         return false;
     size_t n = bq_link_take(&c->link, in, max < BQ_TAKE_BATCH ? max : BQ_TAKE_BATCH);
@@ -274,6 +311,8 @@ void bq_work_event(void *owner, const bq_event *event)
         return;
     pthread_mutex_lock(&c->lock);
     c->up = up;
+    if (!up)
+        c->down = c->link.error;
     if (event->kind == BQ_EVENT_FATAL) {
         c->status = c->link.error.status ? c->link.error.status : BQ_INTERNAL;
         c->error = c->link.error;
@@ -296,9 +335,9 @@ bool bq_work_pending(void *owner)
 static void give_back_unstarted(bq_consumer *c)
 {
     bq_delivery *d;
-    while ((d = bq_ring_pop(&c->work))) {
+    while ((d = bq_ring_pop(&c->work)) || (d = stash_pop(c))) {
         d->out = false;
-        c->running--;
+        running(c, -1);
         if (d->revoked)
             bq_settle_forget(d);
         else
@@ -424,7 +463,9 @@ static void run(bq_consumer *c)
         bool busy = took || done || c->pending.count > c->pending.refused;
         bool nap = came || !quiet;
         quiet = !came;
-        bq_turn turn = busy ? BQ_TURN_BUSY : nap && c->running ? BQ_TURN_NAP : BQ_TURN_WAIT;
+        bq_turn turn = busy                                                                           ? BQ_TURN_BUSY
+                       : c->stash || (nap && atomic_load_explicit(&c->running, memory_order_relaxed)) ? BQ_TURN_NAP
+                                                                                                      : BQ_TURN_WAIT;
         c->link.want = room(c);
         bq_link_turn(&c->link, &c->wake, wait_until(c), turn);
     }
@@ -473,8 +514,13 @@ static void ended(bq_consumer *c)
     pthread_mutex_lock(&c->lock);
     c->ended = true;
     c->up = false;
+    bool alone = c->abandoned;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
+    if (alone) {
+        bq_consumer_orphan(c);
+        bq_consumer_unref(c);
+    }
 }
 
 void *bq_work_main(void *arg)

@@ -184,22 +184,24 @@ struct bq_consumer {
     atomic_bool silent; /* closed: no callback any more */
 
     pthread_mutex_t lock;
-    pthread_cond_t changed;  /* started, up, ended, exited */
-    pthread_cond_t ready;    /* handler threads wait here */
-    atomic_int sleepers;     /* of them */
-    bool quit;               /* under lock: handler threads go */
-    bool started, up, ended; /* under lock */
-    int exited;              /* under lock: handler threads that are gone */
-    bq_status status;        /* under lock: why it could not start, or ended */
+    pthread_cond_t changed;             /* started, up, ended, exited */
+    pthread_cond_t ready;               /* handler threads wait here */
+    atomic_int sleepers;                /* of them */
+    bool quit;                          /* under lock: handler threads go */
+    bool started, up, ended, abandoned; /* under lock */
+    int exited;                         /* under lock: handler threads that are gone */
+    bq_status status;                   /* under lock: why it could not start, or ended */
     bq_error error;
+    bq_error down; /* under lock: why it is not up, when the driver said so */
     pthread_t io;
     bq_handler_thread *threads;
     int thread_count;
 
     /* I/O thread */
     bq_delivery *free;
-    size_t held;    /* deliveries that are not free */
-    size_t running; /* `out` ones */
+    bq_delivery *stash, **stash_tail; /* taken, and not in the work ring yet, in order */
+    size_t held;                      /* deliveries that are not free */
+    atomic_size_t running;            /* `out` ones; written by the I/O thread, a hint for the others */
     bq_pending pending;
     bq_write *writes;
     size_t writes_idle;
@@ -222,6 +224,8 @@ static inline void bq_count(atomic_ullong *counter, uint64_t by)
 
 /* ---- consumer.c ---- */
 void bq_consumer_unref(bq_consumer *consumer);
+/* Deliveries that somebody still has: the last one to let go frees the consumer. After the I/O thread's work. */
+void bq_consumer_orphan(bq_consumer *consumer);
 
 /* ---- work.c ---- */
 void *bq_work_main(void *consumer);

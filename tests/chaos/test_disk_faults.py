@@ -28,8 +28,8 @@ LINES = "".join(f'{{"urn":"urn:x","data":{{"n":{n}}}}}\n' for n in range(50))
 @pytest.mark.slow
 @pytest.mark.parametrize("length, step", [(1, 1), (4, 5)])
 def test_disk_full_at_every_write(shim, tmp_path, length, step):
-    """ENOSPC at any write, for one or for several: every operation fails cleanly and succeeds later, nothing is lost
-    and nothing is there twice."""
+    """ENOSPC at any write, for one or for several: an operation succeeds at a second try or fails cleanly and succeeds
+    later, nothing is lost and nothing is there twice."""
     _at_every(Workload(shim, tmp_path, 8), "full", length, step)
 
 
@@ -57,7 +57,9 @@ def _at_every(workload, fault, length, step=1):
         except Exception as wrong:
             raise AssertionError(f"{fault} from {number}: {wrong}; files in {home}") from wrong
     print(f"{opened} runs, {failed} in which an operation failed")
-    assert opened >= 5 and failed, "no operation of the workload ever met the fault"
+    assert opened >= 5
+    # A single full write is tried again by the driver itself.
+    assert failed or (fault, length) == ("full", 1), "no operation of the workload ever met the fault"
 
 
 @pytest.mark.native
@@ -132,14 +134,15 @@ def _small_disk(size):
 
 
 def test_a_file_system_that_fills_up(tmp_path, new_bq):
-    """A real full disk: published until it is full, worked empty, published again."""
-    with _small_disk(1024) as home:
-        (home / "filler").write_bytes(bytes(600 * 1024))
+    """A real full disk: published until it is full; once there is room again (more than the write-ahead log grows
+    to between two checkpoints), worked empty and published again."""
+    with _small_disk(48 * 1024) as home:
+        (home / "filler").write_bytes(bytes(24 * 1024 * 1024))
         bq = new_bq(f"sqlite:{home / 'bq.db'}")
-        lines = "".join(json.dumps({"urn": "urn:x", "data": {"n": n, "filler": "x" * 1000}}) + "\n" for n in range(2000))
+        lines = "".join(json.dumps({"urn": "urn:x", "data": {"n": n, "filler": "x" * 100000}}) + "\n" for n in range(300))
         done = bq.run("publish", "-q", "orders", "--timeout", "2s", "--lines", input=lines, exit=1)
         confirmed = done.out.decode().split()
-        assert 10 < len(confirmed) < 2000
+        assert 10 < len(confirmed) < 300
         assert b"full" in done.err
         assert set(confirmed) <= {json.loads(body)["meta"]["id"] for body in bq.peek("orders")}
         (home / "filler").unlink()

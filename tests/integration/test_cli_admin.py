@@ -260,14 +260,14 @@ def test_redrive_slowly(new_bq):
 def test_redrive_into_a_closed_pipe(new_bq):
     """The run ends, cleanly, and nothing is lost between the queues."""
     bq = new_bq()
-    publish(bq, "orders", 3000)
+    publish(bq, "orders", 800)
     fail_all(bq)
     done = subprocess.run(
         ["bash", "-c", 'set -o pipefail; "$@" | head -1', "bash", build.bq_path(), "redrive", "-q", "orders"],
         env=environment(BQ_URL=bq.url), capture_output=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0 and len(done.stdout.splitlines()) == 1, done
-    assert len(bodies(bq, "orders")) + len(bodies(bq, "orders.dlq")) == 3000
+    assert len(bodies(bq, "orders")) + len(bodies(bq, "orders.dlq")) == 800
 
 
 # ---- purge -----------------------------------------------------------------------------------------------------------------

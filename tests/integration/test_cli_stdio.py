@@ -380,7 +380,9 @@ def test_what_is_unfinished_goes_back(new_bq, coprocess, tmp_path, how):
     running.signal(signal.SIGTERM)
     if how == "second signal":
         until(lambda: running.signal(signal.SIGTERM) or not running.alive, what=lambda: repr(running))
+    began = time.monotonic()
     done = running.wait(0, timeout=30)
+    assert time.monotonic() - began < 5
     assert sorted(bodies(bq, "orders")) == sorted(before)
     assert bq.stats("orders")["ready"] == 6 and "dead-lettered 0" in err(done)
 

@@ -51,6 +51,12 @@ def read(path):
         return messages
 
 
+def leases(path):
+    """When each lease ends, in milliseconds of the epoch, by row."""
+    with closing(sqlite3.connect(path)) as db:
+        return dict(db.execute("SELECT id, until FROM bq_lease"))
+
+
 def _envelope(body):
     try:
         parsed = json.loads(body)

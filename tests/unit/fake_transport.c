@@ -37,6 +37,7 @@ typedef struct message {
     int64_t due_ms;
     int64_t delay_ms; /* as asked for */
     unsigned lease;   /* 0: ready */
+    struct link *holder;
     int64_t lease_until_ms;
 } message;
 
@@ -338,6 +339,7 @@ static delivery *delivery_new(link_t *l, message *m, size_t queue, int64_t now)
     d->link = l;
     d->number = m->number;
     d->lease = m->lease = ++fake.lease;
+    m->holder = l;
     m->lease_until_ms = d->in.lease_until_ms = fake.lease_ms ? now + fake.lease_ms : 0;
     d->next = fake.out;
     if (d->next)
@@ -563,13 +565,13 @@ static void t_close(void *t, int64_t timeout_ms)
         next = d->next;
         if (d->link != l)
             continue;
-        /* The broker gives back what was not settled. */
-        message *m = ours(d);
-        if (m && !fake.lease_ms)
-            m->lease = 0;
         if (!d->in.keep)
             delivery_free(d);
     }
+    /* The broker gives back what was not settled, forgotten or not; leases run out by themselves. */
+    for (message *m = fake.first; m; m = m->next)
+        if (m->lease && m->holder == l && !fake.lease_ms)
+            m->lease = 0;
     while (l->flights) {
         flight *f = l->flights;
         l->flights = f->next;

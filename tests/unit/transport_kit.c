@@ -124,11 +124,11 @@ static void reap(kit_client *c)
     }
 }
 
-void kit_turn(kit_client *c, int max_ms)
+static void turn(kit_client *c, size_t want, int max_ms)
 {
     struct pollfd fds[64];
     int64_t now = bq_now_ms(), deadline = now + max_ms;
-    size_t count = c->target.ops->prepare(c->state, c->want, fds, 64, &deadline);
+    size_t count = c->target.ops->prepare(c->state, want, fds, 64, &deadline);
     assert_true(count <= 64);
     assert_true(deadline <= now + max_ms); /* lowered, never raised */
     for (size_t i = 0; i < count; i++)
@@ -140,6 +140,11 @@ void kit_turn(kit_client *c, int max_ms)
     c->target.ops->service(c->state, fds, count);
     c->turns++;
     reap(c);
+}
+
+void kit_turn(kit_client *c, int max_ms)
+{
+    turn(c, c->want, max_ms);
 }
 
 void kit_await_up(kit_client *c)
@@ -187,7 +192,7 @@ void kit_do(kit_client *c, kit_op *ops, size_t count)
             assert_true(taken <= count - offered);
             offered += taken;
         }
-        kit_turn(c, 50);
+        turn(c, 0, 50); /* nothing is taken meanwhile, so nothing is wanted */
         if (bq_now_ms() >= end)
             fail_msg("%zu of %zu operations were not completed in time", count - (c->finished - before), count);
     }

@@ -90,7 +90,7 @@ bq_status kit_try_open(kit_client *c, const char *url, unsigned roles, uint32_t 
 void kit_await_up(kit_client *c);
 void kit_close(kit_client *c);
 
-/* One turn of the loop: prepare, poll for at most `max_ms`, service, reap. */
+/* One turn of the loop: prepare with c->want, poll for at most `max_ms`, service, reap. */
 void kit_turn(kit_client *c, int max_ms);
 
 /* An operation and what became of it. */

@@ -31,6 +31,8 @@
 /* Operations accepted and not reaped, at most; the rest waits with the caller. Publishes leave some of it alone. */
 #define OPS_MAX 8192
 #define SETTLE_ROOM 2048
+/* A message that there is no memory for is not tried again before. */
+#define NOMEM_PAUSE_MS 10
 /* Deliveries kept for reuse. */
 #define SPARE_MAX 256
 
@@ -67,6 +69,7 @@ typedef struct mem_transport {
     size_t spare_count;
     mem_queue *last_queue; /* most publishes go where the one before went */
     size_t next_queue;     /* whose turn it is */
+    int64_t take_at;       /* not before: memory had run out */
     mem_done done[OPS_MAX];
     size_t done_head, done_count;
 } mem_transport;
@@ -430,6 +433,8 @@ static size_t mem_prepare(void *state, size_t want, struct pollfd *fds, size_t m
             if (next < due)
                 due = next;
         }
+        if (due < t->take_at)
+            due = t->take_at;
         t->waiter.asleep = due > now;
         pthread_mutex_unlock(&t->store->mutex);
     }
@@ -472,8 +477,10 @@ static bool take_one(mem_transport *t, int64_t now, int64_t until, bq_incoming *
         if (!node)
             continue;
         mem_delivery *d = bq_mem_queue_room(queue) ? delivery_new(t) : NULL;
-        if (!d)
-            return false; /* out of memory: it stays where it is */
+        if (!d) { /* out of memory: it stays where it is for a moment */
+            t->take_at = bq_deadline(now, NOMEM_PAUSE_MS);
+            return false;
+        }
         bq_mem_unlink(node);
         bq_mem_put_leased(queue, node, until);
         node->lease = ++t->store->last_lease;

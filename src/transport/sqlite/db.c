@@ -165,6 +165,9 @@ static bq_status cannot_open(bq_error *err, const char *path, int code, int errn
             bq_fail_flags(err, BQ_AUTH, 0, code, "cannot open %s: no permission to write to it or beside it", path);
     else if (errnum == ENOENT && create && access(name, W_OK | X_OK) != 0) /* SQLite then tried to read it */
         status = bq_fail_errno(err, BQ_AUTH, errno, "cannot make %s", path);
+    else if (errnum == ENOENT && (create || stat(path, &st) == 0)) /* the file, or its log, could not be made */
+        status = bq_fail_flags(err, BQ_REFUSED, BQ_ERROR_RETRYABLE, code,
+                               "cannot open %s: a file could not be made there (is the disk full?)", path);
     else if (errnum == ENOENT)
         status = bq_fail(err, BQ_NOT_FOUND, "cannot open %s: there is no such file", path);
     else if (errnum != 0)
@@ -206,14 +209,26 @@ static int query_int(sq_db *db, const char *text, int64_t *value)
     return code == SQLITE_ROW || code == SQLITE_DONE ? end : code;
 }
 
+/* Of one snapshot: somebody may be making the schema just now. */
+static int read_kind(sq_db *db, int64_t *application, int64_t *version, int64_t *tables)
+{
+    bool own = sqlite3_get_autocommit(db->handle);
+    int code = own ? exec(db, "BEGIN") : SQLITE_OK;
+    if (code == SQLITE_OK)
+        code = query_int(db, "SELECT count(*) FROM sqlite_master", tables);
+    if (code == SQLITE_OK)
+        code = query_int(db, "PRAGMA application_id", application);
+    if (code == SQLITE_OK)
+        code = query_int(db, "PRAGMA user_version", version);
+    if (own && !sqlite3_get_autocommit(db->handle))
+        (void)exec(db, "ROLLBACK");
+    return code;
+}
+
 static bq_status check_kind(sq_db *db, const char *path, bool *empty, bq_error *err)
 {
     int64_t application = 0, version = 0, tables = 0;
-    int code = query_int(db, "SELECT count(*) FROM sqlite_master", &tables);
-    if (code == SQLITE_OK)
-        code = query_int(db, "PRAGMA application_id", &application);
-    if (code == SQLITE_OK)
-        code = query_int(db, "PRAGMA user_version", &version);
+    int code = read_kind(db, &application, &version, &tables);
     if (code != SQLITE_OK)
         return open_failed(db, path, code, err);
     *empty = tables == 0 && application == 0 && version == 0;

@@ -145,16 +145,22 @@ bool bq_sq_changed(sq_transport *t)
 
 /* ---- what is available ------------------------------------------------------------------------------------------- */
 
+/* What stays in hand when `settling` more deliveries are settled. */
+static size_t held_after(const sq_transport *t, size_t *settling)
+{
+    size_t held = t->taken.count - t->settling;
+    if (*settling > held)
+        *settling = held;
+    return held - *settling + t->fresh.count;
+}
+
 size_t bq_sq_room(const sq_transport *t, size_t settling)
 {
     if (t->config->queue_count == 0 || !(t->config->roles & BQ_ROLE_CONSUME))
         return 0;
-    size_t held = t->taken.count - t->settling, prefetch = t->config->prefetch;
-    if (settling > held)
-        settling = held;
-    held = held - settling + t->fresh.count;
+    size_t held = held_after(t, &settling), prefetch = t->config->prefetch;
     size_t wanted = t->want + (t->taking ? settling : 0);
-    if (held >= prefetch || wanted <= t->fresh.count)
+    if (held >= prefetch || wanted <= t->fresh.count || (t->alone && held > 0))
         return 0;
     wanted -= t->fresh.count;
     size_t room = prefetch - held < wanted ? prefetch - held : wanted;
@@ -362,8 +368,16 @@ static int delete_picked(sq_transport *t, int64_t queue, size_t count)
     return SQLITE_OK;
 }
 
-static int reserve_queue(sq_transport *t, size_t index, size_t want, int64_t now_ms, int64_t token, size_t *bytes,
-                         sq_list *got, bool *drained)
+/* Contract 3, crash loops: one more lapse and it counts as having ended its worker. What a worker had merely taken
+ * ahead lapses beside the guilty message, so a message at its last chance is taken alone: the innocent one is handled,
+ * and only the guilty one reaches the limit. */
+static bool at_last_chance(const sq_transport *t, const sq_pick *pick)
+{
+    return pick->lapses > 0 && pick->lapses + 1 == t->config->max_attempts;
+}
+
+static int reserve_queue(sq_transport *t, size_t index, size_t want, bool holds, int64_t now_ms, int64_t token,
+                         size_t *bytes, sq_list *got, bool *drained)
 {
     int64_t queue = t->subs[index], now = bq_epoch_ms();
     size_t count, used = 0;
@@ -372,8 +386,11 @@ static int reserve_queue(sq_transport *t, size_t index, size_t want, int64_t now
         code = pick(t, queue, now, want, &count);
     if (code != SQLITE_OK)
         return code;
-    for (; used < count && *bytes < SQ_BATCH_BYTES && code == SQLITE_OK; used++) {
+    for (; used < count && *bytes < SQ_BATCH_BYTES && code == SQLITE_OK && !t->alone; used++) {
         sq_delivery *d;
+        t->alone = at_last_chance(t, &t->picks[used]);
+        if (t->alone && (holds || got->count > 0))
+            break;
         code = load(t, &t->picks[used], &d);
         if ((code == SQLITE_NOMEM || code == SQLITE_IOERR_NOMEM) && got->count > 0) {
             code = SQLITE_OK; /* what there is memory for */
@@ -389,11 +406,13 @@ static int reserve_queue(sq_transport *t, size_t index, size_t want, int64_t now
     return code == SQLITE_OK ? delete_picked(t, queue, used) : code;
 }
 
-int bq_sq_reserve(sq_transport *t, size_t want, int64_t now_ms, sq_list *got, bool *drained)
+int bq_sq_reserve(sq_transport *t, size_t want, size_t settling, int64_t now_ms, sq_list *got, bool *drained)
 {
     size_t queues = t->config->queue_count, bytes = 0;
     int64_t token = (int64_t)(bq_random_u64() >> 1);
     int code = SQLITE_OK;
+    bool holds = held_after(t, &settling) > 0;
+    t->alone = false;
     *drained = true;
     if (t->repair) {
         sqlite3_stmt *repair = bq_sq_get(&t->db, SQ_LEASE_REPAIR);
@@ -403,7 +422,7 @@ int bq_sq_reserve(sq_transport *t, size_t want, int64_t now_ms, sq_list *got, bo
     for (size_t i = 0; i < queues && code == SQLITE_OK; i++)
         code = find_sub(t, i);
     /* A fair share for each queue, beginning with the one whose turn it is; then what is left to whoever has more. */
-    for (size_t n = 0; n < 2 * queues && code == SQLITE_OK && got->count < want; n++) {
+    for (size_t n = 0; n < 2 * queues && code == SQLITE_OK && got->count < want && !t->alone; n++) {
         size_t index = (t->next_sub + n) % queues, left = want - got->count;
         if (n == queues && *drained)
             break;
@@ -411,10 +430,11 @@ int bq_sq_reserve(sq_transport *t, size_t want, int64_t now_ms, sq_list *got, bo
             continue;
         bool empty = false;
         size_t share = n < queues ? (left + queues - n - 1) / (queues - n) : left;
-        code = reserve_queue(t, index, share, now_ms, token, &bytes, got, &empty);
+        code = reserve_queue(t, index, share, holds, now_ms, token, &bytes, got, &empty);
         *drained = *drained && empty;
     }
     t->next_sub = queues > 0 ? (t->next_sub + 1) % queues : 0;
+    *drained = *drained && !t->alone;
     if (code != SQLITE_OK || !*drained)
         return code;
     t->next_due = BQ_NEVER;

@@ -347,30 +347,32 @@ static int64_t earliest_deadline(sq_transport *t)
     return earliest;
 }
 
+/* There is something to do: now, or when the lock can be had. Nothing that would come after it may be counted here, or
+ * the loop would turn for it in vain. */
+static int64_t next_attempt(sq_transport *t, int64_t now, bool *watch)
+{
+    const sq_turn *turn = &t->db.turn;
+    int64_t due = now;
+    *watch = turn->ticket != 0 && !turn->held;
+    if (t->lock_retry_at > now)
+        due = t->lock_retry_at;
+    else if (*watch && turn->watch >= 0)
+        due = bq_deadline(turn->moved_ms, TURN_PATIENCE_MS);
+    return due > now ? sooner(due, earliest_deadline(t)) : now;
+}
+
 static int64_t next_moment(sq_transport *t, int64_t now, bool *watch)
 {
-    int64_t due = BQ_NEVER;
-    const sq_turn *turn = &t->db.turn;
-    if (bq_sq_has_work(t, now)) {
-        bool queueing = turn->ticket != 0 && !turn->held;
-        if (t->lock_retry_at > now)
-            due = t->lock_retry_at;
-        else if (queueing && turn->watch >= 0)
-            due = bq_deadline(turn->moved_ms, TURN_PATIENCE_MS);
-        else
-            due = now;
-        *watch = queueing;
-        if (due > now)
-            due = sooner(due, earliest_deadline(t));
-    } else if (hungry(t)) {
-        due = t->maybe ? t->reserve_at : sooner(t->poll_at, bq_sq_next_wake(t, now));
+    if (bq_sq_has_work(t, now))
+        return next_attempt(t, now, watch);
+    int64_t due = t->truncate_at;
+    if (hungry(t)) {
+        due = sooner(due, t->maybe ? t->reserve_at : sooner(t->poll_at, bq_sq_next_wake(t, now)));
         *watch = !t->maybe;
     }
     if (t->fresh.count > 0)
         due = sooner(due, bq_deadline(t->fresh_since, SQ_FRESH_MS));
-    if (t->blocked)
-        due = sooner(due, t->blocked_until);
-    return sooner(due, t->truncate_at);
+    return t->blocked ? sooner(due, t->blocked_until) : due;
 }
 
 static size_t sq_prepare(void *state, size_t want, struct pollfd *fds, size_t max, int64_t *deadline_ms)
@@ -398,6 +400,10 @@ static size_t sq_prepare(void *state, size_t want, struct pollfd *fds, size_t ma
 static void look(sq_transport *t, bool woken, int64_t now)
 {
     bool polled = now >= t->poll_at, check = bq_sq_next_wake(t, now) <= now;
+    if ((woken || polled) && !bq_sq_same_file(&t->db)) {
+        bq_sq_down(t, SQLITE_READONLY_DBMOVED, "lost", now);
+        return;
+    }
     if (woken || polled) {
         bool changed = bq_sq_changed(t);
         check = check || changed;
@@ -417,7 +423,7 @@ static void look(sq_transport *t, bool woken, int64_t now)
     else if ((code & 0xff) == SQLITE_IOERR)
         bq_sq_down(t, code, "cannot read", now);
     else
-        t->poll_at = bq_deadline(now, SQ_LOCK_RETRY_MS);
+        t->next_due = bq_epoch_ms() + SQ_LOCK_RETRY_MS; /* it has not seen all of them */
 }
 
 static void cut_log(sq_transport *t)

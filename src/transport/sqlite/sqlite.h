@@ -37,6 +37,8 @@
 /* Somebody else holds SQLite's lock although it is our turn. */
 #define SQ_LOCK_RETRY_MS 5
 #define SQ_OPEN_RETRY_MS 20
+/* A reservation that waits for the lock warns at most so often. */
+#define SQ_LOCK_WARN_MS 1000
 /* Reserved deliveries that nobody takes (the runtime pauses or stops) go back after that. */
 #define SQ_FRESH_MS 1000
 /* A full disk is not tried again before. */
@@ -148,6 +150,7 @@ typedef struct sq_transport {
     int64_t *subs; /* ids of config->queues; 0: the queue does not exist yet */
     size_t next_sub;
     bool maybe;       /* there may be something to reserve */
+    bool alone;       /* nothing more is reserved while anything is in hand: a message is at its last chance */
     int64_t next_due; /* epoch: when something becomes available by itself */
     int64_t poll_at, poll_step;
     int64_t reserve_at; /* not before: the last attempt failed */
@@ -204,8 +207,8 @@ void bq_sq_explain(const sq_transport *t, sq_result result, const bq_op *op, bq_
 
 /* Room for that many more deliveries when `settling` of those in hand are being settled. */
 size_t bq_sq_room(const sq_transport *t, size_t settling);
-/* Within a transaction: reserves up to `want` into *got. `drained`: nothing more is available now. */
-int bq_sq_reserve(sq_transport *t, size_t want, int64_t now_ms, sq_list *got, bool *drained);
+/* Within a transaction that settles `settling` deliveries: reserves up to `want` into *got. `drained`: nothing more is available now. */
+int bq_sq_reserve(sq_transport *t, size_t want, size_t settling, int64_t now_ms, sq_list *got, bool *drained);
 /* Reads whether there is anything to reserve, and anything delayed; sets next_due. */
 int bq_sq_probe(sq_transport *t, bool *found, bool *delayed);
 /* Others have committed since the last call. */

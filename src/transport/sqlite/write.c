@@ -375,6 +375,22 @@ void bq_sq_give_back(sq_transport *t, int64_t now_ms)
 
 /* ---- one transaction --------------------------------------------------------------------------------------------- */
 
+static bool needs_room(const sq_slot *slot)
+{
+    bq_op_kind kind = slot->op->kind;
+    return !slot->decided && (kind == BQ_OP_PUBLISH || kind == BQ_OP_RETRY || kind == BQ_OP_DEAD_LETTER);
+}
+
+static bool any_undecided(sq_transport *t, const transaction *tx, bool only_needing_room)
+{
+    for (size_t i = 0; i < tx->count; i++) {
+        const sq_slot *slot = sq_slot_at(t, tx->first + i);
+        if (only_needing_room ? needs_room(slot) : !slot->decided)
+            return true;
+    }
+    return false;
+}
+
 /* The slots of the next transaction, and how many of them settle. */
 static void choose(sq_transport *t, transaction *tx, bool *durable)
 {
@@ -400,6 +416,8 @@ static void rolled_back(sq_transport *t, transaction *tx)
     }
     drop_list(&tx->got);
     bq_sq_drop_cache(t); /* it may know queues that are not there */
+    if (tx->reserving)
+        t->next_due = 0; /* the reservation that is undone had looked ahead without what is there again */
 }
 
 static void finish(sq_transport *t)
@@ -479,28 +497,12 @@ static void checkpoint(sq_transport *t)
     t->log_warn = bytes * 2;
 }
 
-static int attempt(sq_transport *t, transaction *tx, phase *at)
+/* Everything between BEGIN and COMMIT. */
+static int carry_out(sq_transport *t, transaction *tx, size_t want, bool give_back, phase *at)
 {
-    bool durable = false, gave_back = fresh_too_long(t, tx->now_ms);
-    choose(t, tx, &durable);
-    size_t want = tx->now_ms >= t->reserve_at && !gave_back ? bq_sq_room(t, tx->settling) : 0;
-    bool work = false;
-    for (size_t i = 0; i < tx->count && !work; i++)
-        work = !sq_slot_at(t, tx->first + i)->decided;
-    if (!work && !gave_back && (want == 0 || !t->maybe)) {
-        bq_sq_leave(&t->db, false);
-        return SQLITE_OK;
-    }
-
-    *at = AT_BEGIN;
-    int code = bq_sq_begin(&t->db, durable && t->options->sync == 0, tx->now_ms);
-    if (code != SQLITE_OK)
-        return code;
-    t->transaction++;
-    int before = sqlite3_total_changes(t->db.handle);
     *at = AT_OPERATION;
-    code = apply(t, tx);
-    if (code == SQLITE_OK && gave_back) {
+    int code = apply(t, tx);
+    if (code == SQLITE_OK && give_back) {
         *at = AT_GIVING_BACK;
         code = return_fresh(t);
         tx->news = true;
@@ -508,12 +510,31 @@ static int attempt(sq_transport *t, transaction *tx, phase *at)
     if (code == SQLITE_OK && want > 0) {
         *at = AT_RESERVE;
         tx->reserving = true;
-        code = bq_sq_reserve(t, want, tx->now_ms, &tx->got, &tx->drained);
+        code = bq_sq_reserve(t, want, tx->settling, tx->now_ms, &tx->got, &tx->drained);
     }
     if (code == SQLITE_OK) {
         *at = AT_QUEUES;
         code = save_queues(t);
     }
+    return code;
+}
+
+static int attempt(sq_transport *t, transaction *tx, phase *at)
+{
+    bool durable = false, give_back = fresh_too_long(t, tx->now_ms);
+    choose(t, tx, &durable);
+    size_t want = tx->now_ms >= t->reserve_at && !give_back ? bq_sq_room(t, tx->settling) : 0;
+    if (!any_undecided(t, tx, false) && !give_back && (want == 0 || !t->maybe)) {
+        bq_sq_leave(&t->db, false);
+        return SQLITE_OK;
+    }
+    *at = AT_BEGIN;
+    int code = bq_sq_begin(&t->db, durable && t->options->sync == 0, tx->now_ms);
+    if (code != SQLITE_OK)
+        return code;
+    t->transaction++;
+    int before = sqlite3_total_changes(t->db.handle);
+    code = carry_out(t, tx, want, give_back, at);
     if (code == SQLITE_OK && sqlite3_total_changes(t->db.handle) != before) {
         *at = AT_COMMIT;
         code = bq_sq_commit(&t->db);
@@ -524,7 +545,7 @@ static int attempt(sq_transport *t, transaction *tx, phase *at)
         bq_sq_rollback(&t->db);
     }
     if (code == SQLITE_OK)
-        committed(t, tx, gave_back);
+        committed(t, tx, give_back);
     else
         rolled_back(t, tx);
     bq_sq_leave(&t->db, tx->news && code == SQLITE_OK);
@@ -555,20 +576,16 @@ void bq_sq_decide_all(sq_transport *t, sq_result result)
     finish(t);
 }
 
-static bool needs_room(const sq_slot *slot)
+/* Once all of the log is in the database the next writer begins it anew, in the room that it has: true when that is
+ * so. Not tried again before a full disk is. */
+static bool make_room(sq_transport *t, const transaction *tx)
 {
-    bq_op_kind kind = slot->op->kind;
-    return !slot->decided && (kind == BQ_OP_PUBLISH || kind == BQ_OP_RETRY || kind == BQ_OP_DEAD_LETTER);
-}
-
-static bool any_undecided(sq_transport *t, const transaction *tx, bool only_needing_room)
-{
-    for (size_t i = 0; i < tx->count; i++) {
-        const sq_slot *slot = sq_slot_at(t, tx->first + i);
-        if (only_needing_room ? needs_room(slot) : !slot->decided)
-            return true;
-    }
-    return false;
+    int pages = 0, done = 0;
+    if (tx->now_ms < t->blocked_until)
+        return false;
+    t->blocked_until = bq_deadline(tx->now_ms, SQ_BLOCKED_MS);
+    return bq_sq_checkpoint(&t->db, SQLITE_CHECKPOINT_PASSIVE, &pages, &done) == SQLITE_OK && pages > 0 &&
+           done == pages;
 }
 
 static void disk_is_full(sq_transport *t, const transaction *tx, int code)
@@ -614,6 +631,8 @@ static void locked_out(sq_transport *t, const transaction *tx, phase at)
 static void go_without(sq_transport *t, const transaction *tx, phase at, int code)
 {
     bool full = (code & 0xff) == SQLITE_FULL;
+    if (full && make_room(t, tx))
+        return; /* all of it once more */
     if (full)
         disk_is_full(t, tx, code);
     if (at == AT_RESERVE || at == AT_GIVING_BACK || !any_undecided(t, tx, false) ||
@@ -682,9 +701,15 @@ bool bq_sq_has_work(const sq_transport *t, int64_t now_ms)
            (t->maybe && now_ms >= t->reserve_at && bq_sq_room(t, 0) > 0);
 }
 
+/* How long a reservation waits for the lock before that is said, and said again. */
+static int64_t patience(const sq_transport *t)
+{
+    return t->options->busy_timeout_ms > SQ_LOCK_WARN_MS ? t->options->busy_timeout_ms : SQ_LOCK_WARN_MS;
+}
+
 void bq_sq_expire(sq_transport *t, int64_t now_ms)
 {
-    bool locked = false;
+    int64_t locked = 0;
     for (size_t i = t->done; i < t->count; i++) {
         sq_slot *slot = sq_slot_at(t, i);
         if (slot->op->deadline_ms <= now_ms) {
@@ -693,14 +718,17 @@ void bq_sq_expire(sq_transport *t, int64_t now_ms)
             int64_t since = slot->since_ms > t->busy_since ? slot->since_ms : t->busy_since;
             if (now_ms - since >= t->options->busy_timeout_ms) {
                 decide(slot, result_of(SQLITE_BUSY));
-                locked = true;
+                locked = t->options->busy_timeout_ms;
             }
         }
     }
     finish(t);
-    if (locked)
-        bq_log(&t->host->logger, BQ_LOG_WARN, "sqlite: %s has been locked for %lld ms", t->db.path,
-               (long long)t->options->busy_timeout_ms);
+    if (t->busy_since != 0 && t->done == t->count && now_ms - t->busy_since >= patience(t)) {
+        locked = now_ms - t->busy_since; /* only a reservation waits: nothing times out, but somebody should know */
+        t->busy_since = now_ms;
+    }
+    if (locked > 0)
+        bq_log(&t->host->logger, BQ_LOG_WARN, "sqlite: %s has been locked for %lld ms", t->db.path, (long long)locked);
 }
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */

@@ -74,6 +74,29 @@ static void every_byte(void **state)
     bq_json_clear(&doc);
 }
 
+/* Escapes anywhere in texts of every length read back as they were. */
+static void long_strings(void **state)
+{
+    (void)state;
+    char text[400];
+    bq_json doc;
+    bq_json_init(&doc);
+    for (size_t len = 0; len < sizeof text; len++) {
+        for (unsigned every = 1; every < 200; every += 33) {
+            bq_str back;
+            for (size_t i = 0; i < len; i++)
+                text[i] = (char)(i % every == every - 1 ? "\"\\\n\x01\x1f\b"[i % 6] : 'a' + (int)(i % 26));
+            bq_buf_reset(&out);
+            assert_int_equal(bq_json_add_string(&out, (bq_str){text, len}), BQ_OK);
+            assert_int_equal(bq_json_parse(&doc, bq_buf_str(&out), NULL), BQ_OK);
+            assert_int_equal(bq_json_text(&doc, BQ_JSON_ROOT, &back, NULL), BQ_OK);
+            assert_int_equal(back.len, len);
+            assert_memory_equal(back.ptr, text, len);
+        }
+    }
+    bq_json_clear(&doc);
+}
+
 static void integers(void **state)
 {
     (void)state;
@@ -171,11 +194,8 @@ static void failures_leave_the_buffer_as_it_was(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strings),
-        cmocka_unit_test(every_byte),
-        cmocka_unit_test(integers),
-        cmocka_unit_test(compact),
-        cmocka_unit_test(failures_leave_the_buffer_as_it_was),
+        cmocka_unit_test(strings),  cmocka_unit_test(every_byte), cmocka_unit_test(long_strings),
+        cmocka_unit_test(integers), cmocka_unit_test(compact),    cmocka_unit_test(failures_leave_the_buffer_as_it_was),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -899,8 +899,10 @@ static void waits_for_the_connection(void **state)
     bq_error err;
     fake_down("nobody there");
     w_open(w, "fake:x");
+    FAKE_AWAIT(W(w, downs) == 1);
     assert_int_equal(bq_consumer_wait_connected(w->consumer, 20, &err), BQ_UNAVAILABLE);
     assert_true(err.flags & BQ_ERROR_RETRYABLE);
+    assert_non_null(strstr(err.text, "nobody there"));
     fake_up();
     assert_int_equal(bq_consumer_wait_connected(w->consumer, 10000, &err), BQ_OK);
     w->why[0] = 0;

@@ -147,7 +147,7 @@ static inline void w_on_error(const bq_failure *f, void *arg)
         fake_op op;
         for (size_t i = 0; fake_op_at(-1, i, &op); i++)
             r->ops_done += op.done;
-        if (f->envelope && !bq_envelope_has(f->envelope, BQ_FIELD_URN))
+        if (f->envelope && !bq_envelope_has(f->envelope, BQ_FIELD_URN) && !(f->envelope->seen & BQ_SEEN_NULL_ROOT))
             snprintf(w->why, sizeof w->why, "the reported envelope cannot be read");
     }
     w->report_count++;
