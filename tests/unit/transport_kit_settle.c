@@ -347,7 +347,7 @@ static void settled_in_a_batch(const kit_suite *suite)
 {
     enum { COUNT = 16 };
     kit_op ops[COUNT];
-    char bodies[COUNT][8];
+    char bodies[COUNT][16];
     KIT_WORKER(c, suite, 0);
     for (int i = 0; i < COUNT; i++) {
         (void)snprintf(bodies[i], sizeof(bodies[i]), "n%d", i);
