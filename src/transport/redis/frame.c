@@ -20,9 +20,9 @@ static bool is_header(const bq_prop *prop)
 /* Cheap, and right for nearly every element: a frame is an object that names the sentinel. */
 static bool may_be_frame(bq_str element)
 {
-    const char *at = element.ptr, *end = at + element.len;
-    if (element.len < sizeof(sentinel) || *at != '{')
+    if (element.len < sizeof(sentinel) || *element.ptr != '{')
         return false;
+    const char *at = element.ptr, *end = at + element.len;
     while (at && (size_t)(end - at) >= sizeof(sentinel) - 1) {
         if (memcmp(at, sentinel, sizeof(sentinel) - 1) == 0)
             return true;
@@ -81,7 +81,8 @@ bool rd_frame_needed(bq_str body, const bq_prop *props, size_t count)
 
 bq_status rd_frame_make(bq_str body, const bq_prop *props, size_t count, bq_buf *out, bool *dropped)
 {
-    bool framed = rd_frame_needed(body, props, count), fits = bq_scan_utf8(body.ptr, body.len) == body.len;
+    bool framed = rd_frame_needed(body, props, count),
+         fits = body.len == 0 || bq_scan_utf8(body.ptr, body.len) == body.len;
     if (dropped)
         *dropped = framed && !fits;
     if (!framed || !fits)

@@ -53,8 +53,9 @@ static void pass(pair *p, int from)
             break;
         sent += (size_t)n;
     }
+    /* Unless the test has taken the limit away meanwhile. */
     if (budget >= 0)
-        atomic_store(&proxy.budget[from], budget - (long)let);
+        (void)atomic_compare_exchange_strong(&proxy.budget[from], &budget, budget - (long)let);
     if (got <= 0 || let < (size_t)got)
         pair_close(p);
 }
