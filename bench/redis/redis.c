@@ -134,7 +134,7 @@ static void dial(const char *port)
     int yes = 1;
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     fd = socket(AF_INET, SOCK_STREAM, 0);
-    reader = rd_reader_new();
+    reader = bq_rd_reader_new();
     if (fd < 0 || !reader || connect(fd, (struct sockaddr *)&to, sizeof to) != 0)
         die("cannot connect");
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
@@ -154,11 +154,11 @@ static void put(const char *text, size_t len)
 static void send_args(rd_args *args)
 {
     size_t len;
-    char *text = rd_args_format(args, &len);
+    char *text = bq_rd_args_format(args, &len);
     if (!text)
         die("no memory");
     put(text, len);
-    rd_format_free(text);
+    bq_rd_format_free(text);
 }
 
 static rd_reply *receive(void)
@@ -166,14 +166,14 @@ static rd_reply *receive(void)
     static char bytes[1 << 16];
     rd_reply *reply;
     for (;;) {
-        if (rd_reader_next(reader, &reply, NULL))
+        if (bq_rd_reader_next(reader, &reply, NULL))
             die("no reply");
         if (reply && reply->type == RD_ERROR)
             die(reply->text);
         if (reply)
             return reply;
         ssize_t n = read(fd, bytes, sizeof bytes);
-        if (n <= 0 || rd_reader_feed(reader, (bq_str){bytes, (size_t)n}, NULL))
+        if (n <= 0 || bq_rd_reader_feed(reader, (bq_str){bytes, (size_t)n}, NULL))
             die("cannot read");
     }
 }
@@ -184,11 +184,11 @@ static void raw_push(char **argv, long batch)
     char *data = make_data((size_t)strtol(argv[4], NULL, 10) + 230);
     rd_args args;
     size_t len;
-    rd_args_init(&args);
+    bq_rd_args_init(&args);
     rd_arg_lit(&args, "RPUSH");
-    rd_arg(&args, bq_str_of(argv[3]));
-    rd_arg(&args, bq_str_of(data));
-    char *text = rd_args_format(&args, &len), *many = malloc(len * (size_t)batch);
+    bq_rd_arg(&args, bq_str_of(argv[3]));
+    bq_rd_arg(&args, bq_str_of(data));
+    char *text = bq_rd_args_format(&args, &len), *many = malloc(len * (size_t)batch);
     if (!text || !many)
         die("no memory");
     for (long i = 0; i < batch; i++)
@@ -198,36 +198,36 @@ static void raw_push(char **argv, long batch)
     for (long i = 0; i < count; i += batch) {
         put(many, len * (size_t)batch);
         for (long n = 0; n < batch; n++)
-            rd_reply_free(receive());
+            bq_rd_reply_free(receive());
     }
     report(count, start);
     free(many);
-    rd_format_free(text);
-    rd_args_clear(&args);
+    bq_rd_format_free(text);
+    bq_rd_args_clear(&args);
     free(data);
 }
 
 static void load(rd_script script)
 {
     rd_args args;
-    rd_args_init(&args);
+    bq_rd_args_init(&args);
     rd_arg_lit(&args, "SCRIPT");
     rd_arg_lit(&args, "LOAD");
-    rd_arg(&args, (bq_str){(const char *)rd_scripts[script].text, rd_scripts[script].len});
+    bq_rd_arg(&args, (bq_str){(const char *)bq_rd_scripts[script].text, bq_rd_scripts[script].len});
     send_args(&args);
-    rd_reply_free(receive());
-    rd_args_clear(&args);
+    bq_rd_reply_free(receive());
+    bq_rd_args_clear(&args);
 }
 
 static void script_head(rd_args *args, rd_script script, const char *queue)
 {
     static const char *const suffixes[] = {"", ":processing", ":processing:deadlines", ":processing:lapses"};
-    rd_args_reset(args);
+    bq_rd_args_reset(args);
     rd_arg_lit(args, "EVALSHA");
-    rd_arg(args, (bq_str){rd_scripts[script].sha1, 40});
+    bq_rd_arg(args, (bq_str){bq_rd_scripts[script].sha1, 40});
     rd_arg_lit(args, "4");
     for (int i = 0; i < 4; i++)
-        rd_arg_join(args, bq_str_of(queue), bq_str_of(suffixes[i]));
+        bq_rd_arg_join(args, bq_str_of(queue), bq_str_of(suffixes[i]));
 }
 
 static void ask(rd_args *args, const char *queue, long batch, long serial)
@@ -236,9 +236,9 @@ static void ask(rd_args *args, const char *queue, long batch, long serial)
     snprintf(token, sizeof token, "1%023lx", serial);
     script_head(args, RD_LIST_RESERVE, queue);
     rd_arg_lit(args, "90");
-    rd_arg_int(args, batch);
+    bq_rd_arg_int(args, batch);
     rd_arg_lit(args, "4194304");
-    rd_arg_join(args, bq_str_of(token), BQ_STR(""));
+    bq_rd_arg_join(args, bq_str_of(token), BQ_STR(""));
     rd_arg_lit(args, "1000");
     rd_arg_lit(args, "86400");
     rd_arg_lit(args, "0");
@@ -255,8 +255,8 @@ static long settle(rd_args *args, const char *queue, const rd_reply *reply, long
         char token[48];
         snprintf(token, sizeof token, "1%023lx%08lx", serial, ++got);
         rd_arg_lit(args, "a");
-        rd_arg_join(args, bq_str_of(token), BQ_STR(""));
-        rd_arg(args, rd_text(rd_at(reply, at)));
+        bq_rd_arg_join(args, bq_str_of(token), BQ_STR(""));
+        bq_rd_arg(args, bq_rd_text(bq_rd_at(reply, at)));
     }
     if (got > 0)
         send_args(args);
@@ -267,7 +267,7 @@ static void raw_work(char **argv, long batch, bool pipelined)
 {
     long count = strtol(argv[4], NULL, 10), handled = 0, serial = 1;
     rd_args args;
-    rd_args_init(&args);
+    bq_rd_args_init(&args);
     dial(argv[2]);
     load(RD_LIST_RESERVE);
     load(RD_LIST_SETTLE);
@@ -281,10 +281,10 @@ static void raw_work(char **argv, long batch, bool pipelined)
         long got = settle(&args, argv[3], reply, asked);
         if (got == 0)
             die("the queue is empty");
-        rd_reply_free(reply);
+        bq_rd_reply_free(reply);
         reply = NULL;
         if (!pipelined) {
-            rd_reply_free(receive());
+            bq_rd_reply_free(receive());
             if (handled + got < count)
                 ask(&args, argv[3], batch, ++serial);
         }
@@ -292,12 +292,12 @@ static void raw_work(char **argv, long batch, bool pipelined)
         if (handled < count) {
             reply = receive();
             if (pipelined)
-                rd_reply_free(receive());
+                bq_rd_reply_free(receive());
         }
     }
     report(handled, start);
-    rd_reply_free(reply);
-    rd_args_clear(&args);
+    bq_rd_reply_free(reply);
+    bq_rd_args_clear(&args);
 }
 
 int main(int argc, char **argv)

@@ -30,18 +30,18 @@ static void fuzz_frame(bq_str element)
     bq_buf out;
     bool dropped;
     bq_buf_init(&out, 0);
-    CHECK(rd_frame_read(element, &first) == BQ_OK);
-    CHECK(rd_frame_make(first.body, first.props, first.prop_count, &out, &dropped) == BQ_OK);
+    CHECK(bq_rd_frame_read(element, &first) == BQ_OK);
+    CHECK(bq_rd_frame_make(first.body, first.props, first.prop_count, &out, &dropped) == BQ_OK);
     CHECK(!dropped || !first.framed);
-    CHECK(rd_frame_read(bq_buf_str(&out), &second) == BQ_OK);
+    CHECK(bq_rd_frame_read(bq_buf_str(&out), &second) == BQ_OK);
     if (!dropped) {
         CHECK(bq_str_equal(first.body, second.body) && first.prop_count == second.prop_count);
         for (size_t i = 0; i < first.prop_count; i++)
             CHECK(bq_str_equal(first.props[i].name, second.props[i].name) &&
                   bq_str_equal(first.props[i].text, second.props[i].text));
     }
-    rd_frame_clear(&first);
-    rd_frame_clear(&second);
+    bq_rd_frame_clear(&first);
+    bq_rd_frame_clear(&second);
     bq_buf_clear(&out);
 }
 
@@ -88,7 +88,7 @@ static void converse(const uint8_t *data, size_t size, size_t step, bool laravel
     rd_transport *t = calloc(1, sizeof(*t));
     memset(finished, 0, sizeof(finished));
     CHECK(t && bq_redis_ops.open(t, &config, NULL) == BQ_OK);
-    CHECK(rd_conn_open(&t->main, &nowhere, bq_now_ms(), NULL) == BQ_OK);
+    CHECK(bq_rd_conn_open(&t->main, &nowhere, bq_now_ms(), NULL) == BQ_OK);
     t->state = RD_UP;
     t->want = 16;
     for (size_t at = 0; at < size && t->state == RD_UP; at += step) {
@@ -107,16 +107,16 @@ static void converse(const uint8_t *data, size_t size, size_t step, bool laravel
             waiting = NULL;
             used += bq_redis_ops.submit(t, &op, 1);
         }
-        rd_send(t, now);
+        bq_rd_send(t, now);
         bq_str bytes = {(const char *)data + at, at + step < size ? step : size - at};
-        if (!rd_conn_is_open(&t->main) || rd_reader_feed(t->main.reader, bytes, NULL) != BQ_OK)
+        if (!rd_conn_is_open(&t->main) || bq_rd_reader_feed(t->main.reader, bytes, NULL) != BQ_OK)
             break;
-        rd_answers(t, now);
+        bq_rd_answers(t, now);
         reap(t);
     }
     bq_error err = {.status = BQ_UNAVAILABLE, .text = "over"};
     if (t->state == RD_UP)
-        rd_down(t, &err, bq_now_ms());
+        bq_rd_down(t, &err, bq_now_ms());
     reap(t);
     for (size_t i = 0; i < used; i++)
         CHECK(finished[i] == 1);

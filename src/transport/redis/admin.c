@@ -17,13 +17,13 @@ static void turn(rd_transport *t, int64_t end)
 {
     struct pollfd fds[16];
     int64_t until = end;
-    size_t count = rd_watch(t, fds, sizeof(fds) / sizeof(fds[0]), &until);
+    size_t count = bq_rd_watch(t, fds, sizeof(fds) / sizeof(fds[0]), &until);
     for (size_t i = 0; i < count; i++)
         fds[i].revents = 0;
     if (poll(fds, (nfds_t)count, bq_poll_timeout(t->host->now_ms(), until)) < 0)
         for (size_t i = 0; i < count; i++)
             fds[i].revents = 0;
-    rd_turn(t, fds, count);
+    bq_rd_turn(t, fds, count);
 }
 
 static bq_status await_up(rd_transport *t, int64_t end, bq_error *err)
@@ -45,8 +45,8 @@ static bq_status await_up(rd_transport *t, int64_t end, bq_error *err)
 static void abandon(rd_transport *t, const rd_call *call)
 {
     for (size_t i = 0; i < t->main.count; i++)
-        if (rd_conn_at(&t->main, i)->call == call)
-            rd_conn_at(&t->main, i)->call = NULL;
+        if (bq_rd_conn_at(&t->main, i)->call == call)
+            bq_rd_conn_at(&t->main, i)->call = NULL;
 }
 
 /* Sends what stands in t->args and waits for the answer. `script`: RD_SCRIPTS when it is none. */
@@ -56,8 +56,8 @@ static bq_status call(rd_transport *t, rd_script script, int64_t end, rd_reply *
     rd_call waited = {.status = BQ_TIMEOUT};
     rd_expect expect = {.kind = RD_CALL, .sent_ms = now, .deadline_ms = end, .call = &waited};
     *reply = NULL;
-    bq_status status =
-        script == RD_SCRIPTS ? rd_conn_send(&t->main, &t->args, &expect, err) : rd_send_script(t, script, &expect, err);
+    bq_status status = script == RD_SCRIPTS ? bq_rd_conn_send(&t->main, &t->args, &expect, err)
+                                            : bq_rd_send_script(t, script, &expect, err);
     if (status != BQ_OK)
         return status;
     while (!waited.done && t->host->now_ms() <= end)
@@ -83,17 +83,17 @@ static bq_status make_keys(rd_transport *t, bq_str queue, admin_keys *keys, bq_e
     bq_buf_init(&dead, 0);
     bq_status status = bq_dead_letter_queue(bq_redis_ops.binding(t->options), queue, &dead);
     if (status == BQ_OK)
-        status = rd_keys_make(t->options, queue, &keys->queue);
+        status = bq_rd_keys_make(t->options, queue, &keys->queue);
     if (status == BQ_OK)
-        status = rd_keys_make(t->options, bq_buf_str(&dead), &keys->dead);
+        status = bq_rd_keys_make(t->options, bq_buf_str(&dead), &keys->dead);
     bq_buf_clear(&dead);
     return status == BQ_OK ? BQ_OK : bq_fail_nomem(err);
 }
 
 static void clear_keys(admin_keys *keys)
 {
-    rd_keys_clear(&keys->queue);
-    rd_keys_clear(&keys->dead);
+    bq_rd_keys_clear(&keys->queue);
+    bq_rd_keys_clear(&keys->dead);
 }
 
 /* ---- stats ---------------------------------------------------------------------------------------------------------- */
@@ -107,16 +107,16 @@ static bq_status count_parked(rd_transport *t, bq_str deadlines, int64_t end, in
     *count = 0;
     while (status == BQ_OK) {
         rd_reply *reply;
-        rd_arg_script(&t->args, RD_LIST_PARKED, 1);
-        rd_arg(&t->args, deadlines);
-        rd_arg(&t->args, bq_buf_str(&cursor));
+        bq_rd_arg_script(&t->args, RD_LIST_PARKED, 1);
+        bq_rd_arg(&t->args, deadlines);
+        bq_rd_arg(&t->args, bq_buf_str(&cursor));
         status = call(t, RD_LIST_PARKED, end, &reply, err);
         if (status != BQ_OK)
             break;
         bq_buf_reset(&cursor);
-        status = bq_buf_add_str(&cursor, rd_text(rd_at(reply, 0)));
-        *count += rd_int_at(reply, 1, 0);
-        rd_reply_free(reply);
+        status = bq_buf_add_str(&cursor, bq_rd_text(bq_rd_at(reply, 0)));
+        *count += bq_rd_int_at(reply, 1, 0);
+        bq_rd_reply_free(reply);
         if (bq_str_equal(bq_buf_str(&cursor), BQ_STR("0")) || cursor.len == 0)
             break;
     }
@@ -133,16 +133,16 @@ static int64_t at_least_0(int64_t value)
 static bq_status list_stats(rd_transport *t, const admin_keys *keys, int64_t end, bq_queue_stats *out, bq_error *err)
 {
     rd_reply *reply;
-    rd_arg_script(&t->args, RD_LIST_STATS, 5);
-    rd_arg_keys(&t->args, &keys->queue, 3);
-    rd_arg_keys(&t->args, &keys->dead, 2);
+    bq_rd_arg_script(&t->args, RD_LIST_STATS, 5);
+    bq_rd_arg_keys(&t->args, &keys->queue, 3);
+    bq_rd_arg_keys(&t->args, &keys->dead, 2);
     bq_status status = call(t, RD_LIST_STATS, end, &reply, err);
     if (status != BQ_OK)
         return status;
-    int64_t processing = rd_int_at(reply, 1, 0), due = rd_int_at(reply, 2, 0);
-    out->ready = rd_int_at(reply, 0, 0) + due;
-    out->dead = rd_int_at(reply, 3, 0);
-    rd_reply_free(reply);
+    int64_t processing = bq_rd_int_at(reply, 1, 0), due = bq_rd_int_at(reply, 2, 0);
+    out->ready = bq_rd_int_at(reply, 0, 0) + due;
+    out->dead = bq_rd_int_at(reply, 3, 0);
+    bq_rd_reply_free(reply);
     out->delayed = 0;
     if (processing > 0)
         status = count_parked(t, keys->queue.key[2], end, &out->delayed, err);
@@ -153,18 +153,18 @@ static bq_status list_stats(rd_transport *t, const admin_keys *keys, int64_t end
 static bq_status laravel_stats(rd_transport *t, const admin_keys *keys, int64_t end, bq_queue_stats *out, bq_error *err)
 {
     rd_reply *reply;
-    rd_arg_script(&t->args, RD_LARAVEL_STATS, 6);
-    rd_arg_keys(&t->args, &keys->queue, 3);
-    rd_arg_keys(&t->args, &keys->dead, 3);
+    bq_rd_arg_script(&t->args, RD_LARAVEL_STATS, 6);
+    bq_rd_arg_keys(&t->args, &keys->queue, 3);
+    bq_rd_arg_keys(&t->args, &keys->dead, 3);
     bq_status status = call(t, RD_LARAVEL_STATS, end, &reply, err);
     if (status != BQ_OK)
         return status;
-    int64_t lapsed = t->options->retry_after_ms < 0 ? 0 : rd_int_at(reply, 2, 0), due = rd_int_at(reply, 4, 0);
-    out->ready = rd_int_at(reply, 0, 0) + lapsed + due;
-    out->in_flight = rd_int_at(reply, 1, 0) - lapsed;
-    out->delayed = rd_int_at(reply, 3, 0) - due;
-    out->dead = rd_int_at(reply, 5, 0);
-    rd_reply_free(reply);
+    int64_t lapsed = t->options->retry_after_ms < 0 ? 0 : bq_rd_int_at(reply, 2, 0), due = bq_rd_int_at(reply, 4, 0);
+    out->ready = bq_rd_int_at(reply, 0, 0) + lapsed + due;
+    out->in_flight = bq_rd_int_at(reply, 1, 0) - lapsed;
+    out->delayed = bq_rd_int_at(reply, 3, 0) - due;
+    out->dead = bq_rd_int_at(reply, 5, 0);
+    bq_rd_reply_free(reply);
     return BQ_OK;
 }
 
@@ -256,27 +256,27 @@ static bq_status scan(rd_transport *t, bq_str type, int64_t end, names *list, bq
     bq_status status = bq_buf_add_byte(&cursor, '0');
     do {
         rd_reply *reply;
-        rd_args_reset(&t->args);
+        bq_rd_args_reset(&t->args);
         rd_arg_lit(&t->args, "SCAN");
-        rd_arg(&t->args, bq_buf_str(&cursor));
+        bq_rd_arg(&t->args, bq_buf_str(&cursor));
         rd_arg_lit(&t->args, "COUNT");
         rd_arg_lit(&t->args, "1000");
         rd_arg_lit(&t->args, "TYPE");
-        rd_arg(&t->args, type);
+        bq_rd_arg(&t->args, type);
         if (status == BQ_OK)
             status = call(t, RD_SCRIPTS, end, &reply, err);
         if (status != BQ_OK)
             break;
-        const rd_reply *keys = rd_at(reply, 1);
+        const rd_reply *keys = bq_rd_at(reply, 1);
         for (size_t i = 0; status == BQ_OK && keys && i < keys->count; i++) {
-            bq_str name = queue_of(t, rd_text(rd_at(keys, i)));
+            bq_str name = queue_of(t, bq_rd_text(bq_rd_at(keys, i)));
             if (name.len > 0 && !names_add(list, name))
                 status = bq_fail_nomem(err);
         }
         bq_buf_reset(&cursor);
         if (status == BQ_OK)
-            status = bq_buf_add_str(&cursor, rd_text(rd_at(reply, 0)));
-        rd_reply_free(reply);
+            status = bq_buf_add_str(&cursor, bq_rd_text(bq_rd_at(reply, 0)));
+        bq_rd_reply_free(reply);
     } while (status == BQ_OK && cursor.len > 0 && !bq_str_equal(bq_buf_str(&cursor), BQ_STR("0")));
     bq_buf_clear(&cursor);
     return status;
@@ -308,8 +308,8 @@ static bool show(rd_transport *t, rd_reply *page, uint64_t *at, size_t *max, bq_
                  bq_status *status)
 {
     for (size_t i = 0; i<page->count && * max> 0; i++) {
-        rd_reply *raw = rd_take_at(page, i);
-        rd_delivery *d = raw ? rd_delivery_new(t, 0, raw) : NULL;
+        rd_reply *raw = bq_rd_take_at(page, i);
+        rd_delivery *d = raw ? bq_rd_delivery_new(t, 0, raw) : NULL;
         if (!d) {
             *status = BQ_NOMEM;
             return false;
@@ -317,7 +317,7 @@ static bool show(rd_transport *t, rd_reply *page, uint64_t *at, size_t *max, bq_
         d->in.position = (int64_t)++ * at;
         --*max;
         bool more = fn(&d->in, arg);
-        rd_delivery_free(d);
+        bq_rd_delivery_free(d);
         if (!more)
             return false;
     }
@@ -332,25 +332,25 @@ static bq_status redis_peek(void *state, bq_str queue, uint64_t after, size_t ma
     rd_keys keys = {0};
     int64_t end = bq_deadline(t->host->now_ms(), timeout_ms);
     bq_status status = await_up(t, end, err);
-    if (status == BQ_OK && rd_keys_make(t->options, queue, &keys) != BQ_OK)
+    if (status == BQ_OK && bq_rd_keys_make(t->options, queue, &keys) != BQ_OK)
         status = bq_fail_nomem(err);
     bool more = status == BQ_OK && max > 0;
     while (more) {
         rd_reply *page;
-        rd_args_reset(&t->args);
+        bq_rd_args_reset(&t->args);
         rd_arg_lit(&t->args, "LRANGE");
-        rd_arg(&t->args, keys.key[0]);
-        rd_arg_int(&t->args, (int64_t)after);
-        rd_arg_int(&t->args, (int64_t)(after + (max < PEEK_PAGE ? max : PEEK_PAGE) - 1));
+        bq_rd_arg(&t->args, keys.key[0]);
+        bq_rd_arg_int(&t->args, (int64_t)after);
+        bq_rd_arg_int(&t->args, (int64_t)(after + (max < PEEK_PAGE ? max : PEEK_PAGE) - 1));
         status = call(t, RD_SCRIPTS, end, &page, err);
         if (status != BQ_OK)
             break;
         more = page->type == RD_ARRAY && show(t, page, &after, &max, fn, arg, &status);
-        rd_reply_free(page);
+        bq_rd_reply_free(page);
         if (status != BQ_OK)
             status = bq_fail_nomem(err);
     }
-    rd_keys_clear(&keys);
+    bq_rd_keys_clear(&keys);
     return status;
 }
 
@@ -366,18 +366,18 @@ static bq_status redis_purge(void *state, bq_str queue, int64_t timeout_ms, int6
     int64_t end = bq_deadline(t->host->now_ms(), timeout_ms);
     *count = 0;
     bq_status status = await_up(t, end, err);
-    if (status == BQ_OK && rd_keys_make(t->options, queue, &keys) != BQ_OK)
+    if (status == BQ_OK && bq_rd_keys_make(t->options, queue, &keys) != BQ_OK)
         status = bq_fail_nomem(err);
     if (status == BQ_OK) {
-        rd_arg_script(&t->args, script, 4);
-        rd_arg_keys(&t->args, &keys, 4);
+        bq_rd_arg_script(&t->args, script, 4);
+        bq_rd_arg_keys(&t->args, &keys, 4);
         status = call(t, script, end, &reply, err);
     }
     if (status == BQ_OK) {
         *count = reply->integer;
-        rd_reply_free(reply);
+        bq_rd_reply_free(reply);
     }
-    rd_keys_clear(&keys);
+    bq_rd_keys_clear(&keys);
     return status;
 }
 

@@ -9,22 +9,22 @@
 #include <limits.h>
 #include <stdio.h>
 
-void rd_args_init(rd_args *args)
+void bq_rd_args_init(rd_args *args)
 {
     *args = (rd_args){0};
     bq_buf_init(&args->own, 0);
 }
 
-void rd_args_clear(rd_args *args)
+void bq_rd_args_clear(rd_args *args)
 {
     bq_free(args->ptr);
     bq_free(args->len);
     bq_free(args->off);
     bq_buf_clear(&args->own);
-    rd_args_init(args);
+    bq_rd_args_init(args);
 }
 
-void rd_args_reset(rd_args *args)
+void bq_rd_args_reset(rd_args *args)
 {
     args->count = args->bytes = 0;
     args->failed = false;
@@ -62,17 +62,17 @@ static void add(rd_args *args, const char *ptr, size_t len, size_t off)
     args->bytes += len + 16;
 }
 
-void rd_arg(rd_args *args, bq_str text)
+void bq_rd_arg(rd_args *args, bq_str text)
 {
     add(args, text.ptr ? text.ptr : "", text.len, 0);
 }
 
-size_t rd_arg_begin(rd_args *args)
+size_t bq_rd_arg_begin(rd_args *args)
 {
     return args->own.len;
 }
 
-void rd_arg_end(rd_args *args, size_t begun)
+void bq_rd_arg_end(rd_args *args, size_t begun)
 {
     if (args->own.failed)
         args->failed = true;
@@ -80,22 +80,22 @@ void rd_arg_end(rd_args *args, size_t begun)
         add(args, NULL, args->own.len - begun, begun);
 }
 
-void rd_arg_int(rd_args *args, int64_t value)
+void bq_rd_arg_int(rd_args *args, int64_t value)
 {
-    size_t begun = rd_arg_begin(args);
+    size_t begun = bq_rd_arg_begin(args);
     (void)bq_buf_addf(&args->own, "%lld", (long long)value);
-    rd_arg_end(args, begun);
+    bq_rd_arg_end(args, begun);
 }
 
-void rd_arg_join(rd_args *args, bq_str a, bq_str b)
+void bq_rd_arg_join(rd_args *args, bq_str a, bq_str b)
 {
-    size_t begun = rd_arg_begin(args);
+    size_t begun = bq_rd_arg_begin(args);
     (void)bq_buf_add_str(&args->own, a);
     (void)bq_buf_add_str(&args->own, b);
-    rd_arg_end(args, begun);
+    bq_rd_arg_end(args, begun);
 }
 
-char *rd_args_format(rd_args *args, size_t *len)
+char *bq_rd_args_format(rd_args *args, size_t *len)
 {
     char *text = NULL;
     if (args->failed || args->count > INT_MAX)
@@ -110,7 +110,7 @@ char *rd_args_format(rd_args *args, size_t *len)
     return text;
 }
 
-void rd_format_free(char *text)
+void bq_rd_format_free(char *text)
 {
     redisFreeCommand(text);
 }

@@ -57,29 +57,29 @@ typedef struct rd_conn {
     size_t head, count, cap;
 } rd_conn;
 
-bq_status rd_conn_open(rd_conn *c, const bq_stream_config *config, int64_t now_ms, bq_error *err) BQ_MUST_CHECK;
+bq_status bq_rd_conn_open(rd_conn *c, const bq_stream_config *config, int64_t now_ms, bq_error *err) BQ_MUST_CHECK;
 /* Forgets what is expected: who wants to know takes it out before. */
-void rd_conn_close(rd_conn *c);
+void bq_rd_conn_close(rd_conn *c);
 /* Frees its memory too. */
-void rd_conn_clear(rd_conn *c);
+void bq_rd_conn_clear(rd_conn *c);
 static inline bool rd_conn_is_open(const rd_conn *c)
 {
     return c->stream != NULL;
 }
 
 /* Writes the command; all of it or nothing. */
-bq_status rd_conn_send(rd_conn *c, rd_args *args, const rd_expect *expect, bq_error *err) BQ_MUST_CHECK;
-rd_expect *rd_conn_at(rd_conn *c, size_t index);
-bool rd_conn_pop(rd_conn *c, rd_expect *out);
+bq_status bq_rd_conn_send(rd_conn *c, rd_args *args, const rd_expect *expect, bq_error *err) BQ_MUST_CHECK;
+rd_expect *bq_rd_conn_at(rd_conn *c, size_t index);
+bool bq_rd_conn_pop(rd_conn *c, rd_expect *out);
 /* Is it certain that no byte of this command has left? */
-bool rd_conn_unsent(const rd_conn *c, const rd_expect *expect);
-int64_t rd_conn_deadline(rd_conn *c); /* the earliest of what is expected */
-size_t rd_conn_queued(const rd_conn *c);
+bool bq_rd_conn_unsent(const rd_conn *c, const rd_expect *expect);
+int64_t bq_rd_conn_deadline(rd_conn *c); /* the earliest of what is expected */
+size_t bq_rd_conn_queued(const rd_conn *c);
 
-size_t rd_conn_prepare(rd_conn *c, struct pollfd *fd, int64_t *deadline_ms);
+size_t bq_rd_conn_prepare(rd_conn *c, struct pollfd *fd, int64_t *deadline_ms);
 /* Reads and writes. */
-bq_status rd_conn_service(rd_conn *c, short revents, int64_t now_ms, bq_error *err) BQ_MUST_CHECK;
+bq_status bq_rd_conn_service(rd_conn *c, short revents, int64_t now_ms, bq_error *err) BQ_MUST_CHECK;
 /* The next reply, NULL when there is none yet. */
-bq_status rd_conn_next(rd_conn *c, rd_reply **reply, bq_error *err) BQ_MUST_CHECK;
+bq_status bq_rd_conn_next(rd_conn *c, rd_reply **reply, bq_error *err) BQ_MUST_CHECK;
 
 #endif

@@ -61,7 +61,7 @@ static rd_meaning meaning_of_code(bq_str text)
     return RD_MEANS_OTHER;
 }
 
-rd_meaning rd_fault_meaning(bq_str text)
+rd_meaning bq_rd_fault_meaning(bq_str text)
 {
     if (text.len > 0 && *text.ptr == '-') { /* as a script of an older server sees it */
         text.ptr++;
@@ -81,7 +81,7 @@ rd_meaning rd_fault_meaning(bq_str text)
     return RD_MEANS_OTHER;
 }
 
-bq_status rd_fault_error(bq_str text, const char *what, bq_error *err)
+bq_status bq_rd_fault_error(bq_str text, const char *what, bq_error *err)
 {
     static const struct {
         bq_status status;
@@ -99,7 +99,7 @@ bq_status rd_fault_error(bq_str text, const char *what, bq_error *err)
         [RD_MEANS_OLD] = {BQ_UNSUPPORTED, 0, " (Redis 6.2 or newer is needed)"},
         [RD_MEANS_DB] = {BQ_CONFIG, 0, ""},
     };
-    rd_meaning means = rd_fault_meaning(text);
+    rd_meaning means = bq_rd_fault_meaning(text);
     return bq_fail_flags(err, rows[means].status, rows[means].flags, 0, "%s: %.*s%s", what, BQ_FMT(text),
                          rows[means].hint);
 }

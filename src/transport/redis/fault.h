@@ -17,10 +17,10 @@ typedef enum rd_meaning {
     RD_MEANS_DB,      /* no such database */
 } rd_meaning;
 
-rd_meaning rd_fault_meaning(bq_str text);
+rd_meaning bq_rd_fault_meaning(bq_str text);
 
 /* Fills *err and returns the status of an operation that was answered so. Every one but RD_MEANS_OTHER is a certain
  * no. `what` is what was tried: "cannot publish". */
-bq_status rd_fault_error(bq_str text, const char *what, bq_error *err);
+bq_status bq_rd_fault_error(bq_str text, const char *what, bq_error *err);
 
 #endif

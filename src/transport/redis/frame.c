@@ -66,12 +66,12 @@ static bool reads_as_frame(bq_str body)
     rd_frame frame;
     if (!may_be_frame(body))
         return false;
-    bool framed = rd_frame_read(body, &frame) != BQ_OK || frame.framed;
-    rd_frame_clear(&frame);
+    bool framed = bq_rd_frame_read(body, &frame) != BQ_OK || frame.framed;
+    bq_rd_frame_clear(&frame);
     return framed;
 }
 
-bool rd_frame_needed(bq_str body, const bq_prop *props, size_t count)
+bool bq_rd_frame_needed(bq_str body, const bq_prop *props, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (is_header(&props[i]))
@@ -79,9 +79,9 @@ bool rd_frame_needed(bq_str body, const bq_prop *props, size_t count)
     return reads_as_frame(body);
 }
 
-bq_status rd_frame_make(bq_str body, const bq_prop *props, size_t count, bq_buf *out, bool *dropped)
+bq_status bq_rd_frame_make(bq_str body, const bq_prop *props, size_t count, bq_buf *out, bool *dropped)
 {
-    bool framed = rd_frame_needed(body, props, count),
+    bool framed = bq_rd_frame_needed(body, props, count),
          fits = body.len == 0 || bq_scan_utf8(body.ptr, body.len) == body.len;
     if (dropped)
         *dropped = framed && !fits;
@@ -185,7 +185,7 @@ static void settle_views(rd_frame *out, size_t body_len)
     }
 }
 
-bq_status rd_frame_read(bq_str element, rd_frame *out)
+bq_status bq_rd_frame_read(bq_str element, rd_frame *out)
 {
     *out = (rd_frame){.body = element};
     bq_buf_init(&out->text, 0);
@@ -219,11 +219,11 @@ bq_status rd_frame_read(bq_str element, rd_frame *out)
 out:
     bq_json_clear(&doc);
     if (status != BQ_OK)
-        rd_frame_clear(out);
+        bq_rd_frame_clear(out);
     return status;
 }
 
-void rd_frame_clear(rd_frame *frame)
+void bq_rd_frame_clear(rd_frame *frame)
 {
     bq_free(frame->props);
     bq_buf_clear(&frame->text);

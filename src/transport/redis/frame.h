@@ -14,9 +14,9 @@
 /* Appends the element of a body with those properties: a frame when there is a header that is a text and not empty,
  * else the body's own bytes. A body that is not UTF-8 cannot stand in a frame and goes bare, without its headers
  * (*dropped, may be NULL, says so); one that would itself be read as a frame is framed even without any. */
-bq_status rd_frame_make(bq_str body, const bq_prop *props, size_t count, bq_buf *out, bool *dropped);
+bq_status bq_rd_frame_make(bq_str body, const bq_prop *props, size_t count, bq_buf *out, bool *dropped);
 /* Must rd_frame_make be asked, or is the element the body itself? */
-bool rd_frame_needed(bq_str body, const bq_prop *props, size_t count);
+bool bq_rd_frame_needed(bq_str body, const bq_prop *props, size_t count);
 
 /* What an element says. Of a bare one `body` is `element`. Of a frame, body and headers are views of `text`, which
  * holds their unescaped bytes; the properties are allocated (bq_free), NULL when there are none. */
@@ -29,7 +29,7 @@ typedef struct rd_frame {
 } rd_frame;
 
 /* NOMEM only. */
-bq_status rd_frame_read(bq_str element, rd_frame *out) BQ_MUST_CHECK;
-void rd_frame_clear(rd_frame *frame);
+bq_status bq_rd_frame_read(bq_str element, rd_frame *out) BQ_MUST_CHECK;
+void bq_rd_frame_clear(rd_frame *frame);
 
 #endif

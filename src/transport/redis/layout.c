@@ -11,7 +11,7 @@
 
 /* ---- keys --------------------------------------------------------------------------------------------------------- */
 
-bq_status rd_keys_make(const rd_options *options, bq_str queue, rd_keys *out)
+bq_status bq_rd_keys_make(const rd_options *options, bq_str queue, rd_keys *out)
 {
     bool laravel = options->layout == RD_LARAVEL;
     const char *prefix = laravel && options->prefix ? options->prefix : "";
@@ -42,52 +42,52 @@ bq_status rd_keys_make(const rd_options *options, bq_str queue, rd_keys *out)
     return BQ_OK;
 }
 
-void rd_keys_clear(rd_keys *keys)
+void bq_rd_keys_clear(rd_keys *keys)
 {
     bq_free(keys->storage);
     *keys = (rd_keys){0};
 }
 
-void rd_arg_script(rd_args *args, rd_script script, size_t keys)
+void bq_rd_arg_script(rd_args *args, rd_script script, size_t keys)
 {
-    rd_args_reset(args);
+    bq_rd_args_reset(args);
     rd_arg_lit(args, "EVALSHA");
-    rd_arg(args, (bq_str){rd_scripts[script].sha1, 40});
-    rd_arg_int(args, (int64_t)keys);
+    bq_rd_arg(args, (bq_str){bq_rd_scripts[script].sha1, 40});
+    bq_rd_arg_int(args, (int64_t)keys);
 }
 
-void rd_arg_keys(rd_args *args, const rd_keys *keys, size_t count)
+void bq_rd_arg_keys(rd_args *args, const rd_keys *keys, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        rd_arg(args, keys->key[i]);
+        bq_rd_arg(args, keys->key[i]);
 }
 
-void rd_arg_ready(rd_transport *t, rd_args *args, bq_str queue, bool notify)
+void bq_rd_arg_ready(rd_transport *t, rd_args *args, bq_str queue, bool notify)
 {
     if (!rd_laravel(t)) {
-        rd_arg(args, queue);
+        bq_rd_arg(args, queue);
         return;
     }
-    size_t begun = rd_arg_begin(args);
+    size_t begun = bq_rd_arg_begin(args);
     (void)bq_buf_addf(&args->own, "%s", t->options->prefix ? t->options->prefix : "");
     (void)bq_buf_add_str(&args->own, queue);
     if (notify)
         (void)bq_buf_add_lit(&args->own, ":notify");
-    rd_arg_end(args, begun);
+    bq_rd_arg_end(args, begun);
 }
 
 /* ---- arguments ---------------------------------------------------------------------------------------------------- */
 
-void rd_arg_element(rd_transport *t, rd_args *args, const bq_outgoing *out)
+void bq_rd_arg_element(rd_transport *t, rd_args *args, const bq_outgoing *out)
 {
-    if (rd_laravel(t) || !rd_frame_needed(out->body, out->props, out->prop_count)) {
-        rd_arg(args, out->body);
+    if (rd_laravel(t) || !bq_rd_frame_needed(out->body, out->props, out->prop_count)) {
+        bq_rd_arg(args, out->body);
         return;
     }
-    size_t begun = rd_arg_begin(args);
-    if (rd_frame_make(out->body, out->props, out->prop_count, &args->own, NULL) != BQ_OK)
+    size_t begun = bq_rd_arg_begin(args);
+    if (bq_rd_frame_make(out->body, out->props, out->prop_count, &args->own, NULL) != BQ_OK)
         args->failed = true;
-    rd_arg_end(args, begun);
+    bq_rd_arg_end(args, begun);
 }
 
 /* Whole seconds, as the scores are; never shorter than what was asked for. */
@@ -96,15 +96,15 @@ static int64_t lease_seconds(const rd_transport *t)
     return (t->options->retry_after_ms + 999) / 1000;
 }
 
-void rd_arg_lease(const rd_transport *t, rd_args *args)
+void bq_rd_arg_lease(const rd_transport *t, rd_args *args)
 {
     if (t->options->retry_after_ms < 0)
         rd_arg_lit(args, "+inf");
     else
-        rd_arg_int(args, lease_seconds(t));
+        bq_rd_arg_int(args, lease_seconds(t));
 }
 
-void rd_lease_from(const rd_transport *t, rd_delivery *d, int64_t sent_ms, int64_t server_ms)
+void bq_rd_lease_from(const rd_transport *t, rd_delivery *d, int64_t sent_ms, int64_t server_ms)
 {
     if (t->options->retry_after_ms < 0) {
         d->in.lease_until_ms = 0;
@@ -121,32 +121,33 @@ void rd_lease_from(const rd_transport *t, rd_delivery *d, int64_t sent_ms, int64
 
 static bq_str member_of(const rd_delivery *d)
 {
-    return d->member ? (bq_str){d->member, d->member_len} : rd_text(d->raw);
+    return d->member ? (bq_str){d->member, d->member_len} : bq_rd_text(d->raw);
 }
 
-void rd_arg_entry(rd_transport *t, rd_args *args, char verb, const rd_delivery *d, const bq_outgoing *out, size_t key)
+void bq_rd_arg_entry(rd_transport *t, rd_args *args, char verb, const rd_delivery *d, const bq_outgoing *out,
+                     size_t key)
 {
     static const char verbs[] = "arbtde";
     const char *at = strchr(verbs, verb);
-    rd_arg(args, (bq_str){at, 1});
+    bq_rd_arg(args, (bq_str){at, 1});
     if (rd_laravel(t)) {
-        rd_arg(args, member_of(d));
+        bq_rd_arg(args, member_of(d));
         if (d->score > 0)
-            rd_arg_int(args, d->score);
+            bq_rd_arg_int(args, d->score);
         else
             rd_arg_lit(args, "");
         if (verb == 'r' || verb == 'b')
-            rd_arg(args, rd_text(d->raw));
+            bq_rd_arg(args, bq_rd_text(d->raw));
     } else {
-        rd_arg(args, (bq_str){d->token, 32});
-        rd_arg(args, rd_text(d->raw));
+        bq_rd_arg(args, (bq_str){d->token, 32});
+        bq_rd_arg(args, bq_rd_text(d->raw));
     }
     if (verb == 't' || verb == 'd')
-        rd_arg_element(t, args, out);
+        bq_rd_arg_element(t, args, out);
     if (verb == 't' || verb == 'r')
-        rd_arg_int(args, out->delay_ms > 0 ? out->delay_ms : 0);
+        bq_rd_arg_int(args, out->delay_ms > 0 ? out->delay_ms : 0);
     if (verb == 'd')
-        rd_arg_int(args, (int64_t)key);
+        bq_rd_arg_int(args, (int64_t)key);
 }
 
 /* ---- what reserve answers ------------------------------------------------------------------------------------------ */
@@ -154,7 +155,7 @@ void rd_arg_entry(rd_transport *t, rd_args *args, char verb, const rd_delivery *
 /* The member whose last digits are one more than the job's (contract 7.2). */
 static bool raise_digits(rd_delivery *d)
 {
-    bq_str job = rd_text(d->raw);
+    bq_str job = bq_rd_text(d->raw);
     size_t end = job.len > 0 ? job.len - 1 : 0, begin = end;
     uint64_t value = 0, power = 1;
     char text[24];
@@ -175,7 +176,7 @@ static bool raise_digits(rd_delivery *d)
 
 static bool read_member(rd_delivery *d, const rd_reply *how)
 {
-    bq_str text = rd_text(how);
+    bq_str text = bq_rd_text(how);
     if (text.ptr) {
         d->member = bq_strndup(text);
         d->member_len = text.len;
@@ -184,21 +185,21 @@ static bool read_member(rd_delivery *d, const rd_reply *how)
     return !how || how->type != RD_INTEGER || how->integer != 1 || raise_digits(d);
 }
 
-rd_delivery *rd_delivery_read(rd_transport *t, rd_reply *reply, size_t at, size_t index, const rd_expect *expect)
+rd_delivery *bq_rd_delivery_read(rd_transport *t, rd_reply *reply, size_t at, size_t index, const rd_expect *expect)
 {
-    rd_reply *raw = rd_take_at(reply, at);
+    rd_reply *raw = bq_rd_take_at(reply, at);
     if (!raw)
         return NULL;
-    rd_delivery *d = rd_delivery_new(t, expect->queue, raw);
+    rd_delivery *d = bq_rd_delivery_new(t, expect->queue, raw);
     if (!d)
         return NULL;
-    rd_lease_from(t, d, expect->sent_ms, rd_int_at(reply, 0, 0));
+    bq_rd_lease_from(t, d, expect->sent_ms, bq_rd_int_at(reply, 0, 0));
     if (!rd_laravel(t)) {
-        int64_t lapses = rd_int_at(reply, at + 1, 0);
+        int64_t lapses = bq_rd_int_at(reply, at + 1, 0);
         (void)snprintf(d->token, sizeof(d->token), "%.24s%08x", expect->token, (unsigned)(index + 1));
         d->in.lapses = lapses < 0 ? 0 : lapses > UINT32_MAX ? UINT32_MAX : (uint32_t)lapses;
-    } else if (!read_member(d, rd_at(reply, at + 1))) {
-        rd_delivery_free(d);
+    } else if (!read_member(d, bq_rd_at(reply, at + 1))) {
+        bq_rd_delivery_free(d);
         return NULL;
     }
     return d;

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void rd_tell(rd_transport *t, bq_event_kind kind, const bq_error *err)
+void bq_rd_tell(rd_transport *t, bq_event_kind kind, const bq_error *err)
 {
     if (t->host->event)
         t->host->event(t->host, &(bq_event){.kind = kind, .error = err});
@@ -43,7 +43,7 @@ static void free_items(rd_delivery *items)
 {
     while (items) {
         rd_delivery *next = items->next;
-        rd_delivery_free(items);
+        bq_rd_delivery_free(items);
         items = next;
     }
 }
@@ -65,25 +65,25 @@ static void drop_expected(rd_transport *t, const bq_error *why)
     (void)bq_fail_flags(&refused, BQ_REFUSED, BQ_ERROR_RETRYABLE, 0, "the connection was lost, nothing was sent: %s",
                         why->text);
     rd_expect expect;
-    while (rd_conn_pop(&t->main, &expect)) {
-        bool unsent = rd_conn_unsent(&t->main, &expect);
-        rd_slots_decide(t, expect.slots, unsent ? BQ_REFUSED : BQ_UNKNOWN, unsent ? &refused : &unknown);
+    while (bq_rd_conn_pop(&t->main, &expect)) {
+        bool unsent = bq_rd_conn_unsent(&t->main, &expect);
+        bq_rd_slots_decide(t, expect.slots, unsent ? BQ_REFUSED : BQ_UNKNOWN, unsent ? &refused : &unknown);
         free_items(expect.items);
         call_failed(expect.call, why);
     }
     rd_slot *slot;
-    while ((slot = rd_slots_pop(&t->queued)))
-        rd_slot_decide(t, slot, BQ_REFUSED, &refused);
+    while ((slot = bq_rd_slots_pop(&t->queued)))
+        bq_rd_slot_decide(t, slot, BQ_REFUSED, &refused);
 }
 
 static void drop_connections(rd_transport *t)
 {
-    rd_conn_close(&t->main);
-    rd_conn_close(&t->sentinel);
+    bq_rd_conn_close(&t->main);
+    bq_rd_conn_close(&t->sentinel);
     t->drops++;
     t->asked = 0;
     for (size_t i = 0; i < t->waiter_count; i++) {
-        rd_conn_close(&t->waiters[i].conn);
+        bq_rd_conn_close(&t->waiters[i].conn);
         t->waiters[i].waiting = false;
         t->waiters[i].retry_at = 0;
     }
@@ -94,7 +94,7 @@ static void drop_connections(rd_transport *t)
     }
 }
 
-void rd_down(rd_transport *t, const bq_error *why, int64_t now_ms)
+void bq_rd_down(rd_transport *t, const bq_error *why, int64_t now_ms)
 {
     bq_error cause = *why; /* perhaps a part of what is dropped */
     drop_expected(t, &cause);
@@ -102,17 +102,17 @@ void rd_down(rd_transport *t, const bq_error *why, int64_t now_ms)
     t->blocked = false;
     t->next_host++;
     pause_before_retry(t, now_ms);
-    rd_tell(t, BQ_EVENT_DOWN, &cause);
+    bq_rd_tell(t, BQ_EVENT_DOWN, &cause);
 }
 
-void rd_give_up(rd_transport *t, const bq_error *why)
+void bq_rd_give_up(rd_transport *t, const bq_error *why)
 {
     t->broken = *why;
     drop_expected(t, &t->broken);
     drop_connections(t);
     t->state = RD_BROKEN;
     bq_log(&t->host->logger, BQ_LOG_ERROR, "redis: %s", t->broken.text);
-    rd_tell(t, BQ_EVENT_FATAL, &t->broken);
+    bq_rd_tell(t, BQ_EVENT_FATAL, &t->broken);
 }
 
 /* ---- greeting ------------------------------------------------------------------------------------------------------ */
@@ -122,7 +122,7 @@ static void greet(rd_transport *t, rd_conn *c, rd_kind kind, int64_t now_ms, bq_
     rd_expect expect = {
         .kind = kind, .sent_ms = now_ms, .deadline_ms = bq_deadline(now_ms, t->options->net.connect_timeout_ms)};
     if (*status == BQ_OK)
-        *status = rd_conn_send(c, &t->args, &expect, err);
+        *status = bq_rd_conn_send(c, &t->args, &expect, err);
 }
 
 static void greet_auth(rd_transport *t, rd_conn *c, const char *user, const char *password, int64_t now_ms,
@@ -130,11 +130,11 @@ static void greet_auth(rd_transport *t, rd_conn *c, const char *user, const char
 {
     if (!password && !user)
         return;
-    rd_args_reset(&t->args);
+    bq_rd_args_reset(&t->args);
     rd_arg_lit(&t->args, "AUTH");
     if (user && *user)
-        rd_arg(&t->args, bq_str_of(user));
-    rd_arg(&t->args, bq_str_of(password ? password : ""));
+        bq_rd_arg(&t->args, bq_str_of(user));
+    bq_rd_arg(&t->args, bq_str_of(password ? password : ""));
     greet(t, c, RD_HELLO_AUTH, now_ms, status, err);
 }
 
@@ -145,22 +145,22 @@ static bq_status greet_server(rd_transport *t, rd_conn *c, bool main, int64_t no
     bq_status status = BQ_OK;
     greet_auth(t, c, url->user, url->password, now_ms, &status, err);
     if (t->db > 0) {
-        rd_args_reset(&t->args);
+        bq_rd_args_reset(&t->args);
         rd_arg_lit(&t->args, "SELECT");
-        rd_arg_int(&t->args, t->db);
+        bq_rd_arg_int(&t->args, t->db);
         greet(t, c, RD_HELLO_SELECT, now_ms, &status, err);
     }
-    rd_args_reset(&t->args);
+    bq_rd_args_reset(&t->args);
     rd_arg_lit(&t->args, "CLIENT");
     rd_arg_lit(&t->args, "SETNAME");
-    rd_arg(&t->args, bq_str_of(t->options->net.client_name ? t->options->net.client_name : "babelqueue-c"));
+    bq_rd_arg(&t->args, bq_str_of(t->options->net.client_name ? t->options->net.client_name : "babelqueue-c"));
     greet(t, c, RD_HELLO_NAME, now_ms, &status, err);
     if (main && by_sentinel(t)) {
-        rd_args_reset(&t->args);
+        bq_rd_args_reset(&t->args);
         rd_arg_lit(&t->args, "ROLE");
         greet(t, c, RD_HELLO_ROLE, now_ms, &status, err);
     }
-    rd_args_reset(&t->args);
+    bq_rd_args_reset(&t->args);
     rd_arg_lit(&t->args, "PING");
     greet(t, c, RD_HELLO_PING, now_ms, &status, err);
     return status;
@@ -188,16 +188,16 @@ static void join(rd_transport *t, int64_t now_ms)
     bq_error err;
     bq_stream_config config = address(t);
     t->state = RD_JOINING;
-    bq_status status = rd_conn_open(&t->main, &config, now_ms, &err);
+    bq_status status = bq_rd_conn_open(&t->main, &config, now_ms, &err);
     if (status == BQ_OK)
         status = greet_server(t, &t->main, true, now_ms, &err);
     if (status == BQ_INVALID || status == BQ_CONFIG)
-        rd_give_up(t, &err);
+        bq_rd_give_up(t, &err);
     else if (status != BQ_OK)
-        rd_down(t, &err, now_ms);
+        bq_rd_down(t, &err, now_ms);
 }
 
-void rd_connect(rd_transport *t, int64_t now_ms)
+void bq_rd_connect(rd_transport *t, int64_t now_ms)
 {
     bq_error err;
     const bq_url *url = t->config->url;
@@ -210,24 +210,24 @@ void rd_connect(rd_transport *t, int64_t now_ms)
                                .port = host->port ? host->port : 26379,
                                .connect_timeout_ms = t->options->net.connect_timeout_ms};
     t->state = RD_ASKING;
-    bq_status status = rd_conn_open(&t->sentinel, &config, now_ms, &err);
+    bq_status status = bq_rd_conn_open(&t->sentinel, &config, now_ms, &err);
     if (status == BQ_OK)
         greet_auth(t, &t->sentinel, t->options->sentinel_user, t->options->sentinel_password, now_ms, &status, &err);
     if (status == BQ_OK) {
-        rd_args_reset(&t->args);
+        bq_rd_args_reset(&t->args);
         rd_arg_lit(&t->args, "SENTINEL");
         rd_arg_lit(&t->args, "get-master-addr-by-name");
-        rd_arg(&t->args, bq_str_of(t->options->master));
+        bq_rd_arg(&t->args, bq_str_of(t->options->master));
         greet(t, &t->sentinel, RD_SENTINEL, now_ms, &status, &err);
     }
     if (status != BQ_OK)
-        rd_down(t, &err, now_ms);
+        bq_rd_down(t, &err, now_ms);
 }
 
 /* Wrong passwords and missing rights are not mended by trying again; nor is a database that is not there. */
 static bool is_hopeless(bq_str text)
 {
-    rd_meaning means = rd_fault_meaning(text);
+    rd_meaning means = bq_rd_fault_meaning(text);
     return means == RD_MEANS_AUTH || means == RD_MEANS_DB || means == RD_MEANS_OLD;
 }
 
@@ -237,28 +237,28 @@ static void announce(rd_transport *t, int64_t now_ms)
     t->main.ready = true;
     t->pause_ms = 0;
     t->fresh_since = now_ms;
-    rd_tell(t, BQ_EVENT_UP, NULL);
+    bq_rd_tell(t, BQ_EVENT_UP, NULL);
 }
 
-void rd_greeted(rd_transport *t, const rd_expect *expect, const rd_reply *reply, int64_t now_ms)
+void bq_rd_greeted(rd_transport *t, const rd_expect *expect, const rd_reply *reply, int64_t now_ms)
 {
     bq_error err;
-    bq_str text = rd_text(reply);
+    bq_str text = bq_rd_text(reply);
     if (reply->type == RD_ERROR) {
         if (expect->kind == RD_HELLO_NAME || (expect->kind == RD_HELLO_ROLE && is_hopeless(text)))
             return; /* a name is a courtesy; who may not ask for the role trusts the Sentinel */
-        bq_status status = rd_fault_error(text, "the server does not let us in", &err);
+        bq_status status = bq_rd_fault_error(text, "the server does not let us in", &err);
         if (status == BQ_REFUSED)
             err.status = BQ_UNAVAILABLE;
         if (is_hopeless(text))
-            rd_give_up(t, &err);
+            bq_rd_give_up(t, &err);
         else
-            rd_down(t, &err, now_ms);
+            bq_rd_down(t, &err, now_ms);
         return;
     }
-    if (expect->kind == RD_HELLO_ROLE && !bq_str_equal(rd_text(rd_at(reply, 0)), BQ_STR("master"))) {
+    if (expect->kind == RD_HELLO_ROLE && !bq_str_equal(bq_rd_text(bq_rd_at(reply, 0)), BQ_STR("master"))) {
         (void)bq_fail(&err, BQ_UNAVAILABLE, "%s is no master any more", bq_stream_peer(t->main.stream));
-        rd_down(t, &err, now_ms);
+        bq_rd_down(t, &err, now_ms);
     } else if (expect->kind == RD_HELLO_PING) {
         announce(t, now_ms);
     }
@@ -266,61 +266,61 @@ void rd_greeted(rd_transport *t, const rd_expect *expect, const rd_reply *reply,
 
 /* ---- Sentinel ------------------------------------------------------------------------------------------------------ */
 
-void rd_sentinel_failed(rd_transport *t, const bq_error *why, int64_t now_ms)
+void bq_rd_sentinel_failed(rd_transport *t, const bq_error *why, int64_t now_ms)
 {
     bq_error err = *why;
     bq_error_prefix(&err, "Sentinel");
-    rd_down(t, &err, now_ms);
+    bq_rd_down(t, &err, now_ms);
     /* Only after a round of all of them is the pause worth having. */
     if (t->next_host % t->config->url->host_count != 0 && t->state == RD_DOWN)
         t->retry_at = now_ms;
 }
 
-void rd_sentinel_answered(rd_transport *t, const rd_expect *expect, const rd_reply *reply, int64_t now_ms)
+void bq_rd_sentinel_answered(rd_transport *t, const rd_expect *expect, const rd_reply *reply, int64_t now_ms)
 {
     bq_error err;
     if (reply->type == RD_ERROR) {
-        (void)rd_fault_error(rd_text(reply), "it does not answer", &err);
-        if (rd_fault_meaning(rd_text(reply)) == RD_MEANS_AUTH)
-            rd_give_up(t, &err);
+        (void)bq_rd_fault_error(bq_rd_text(reply), "it does not answer", &err);
+        if (bq_rd_fault_meaning(bq_rd_text(reply)) == RD_MEANS_AUTH)
+            bq_rd_give_up(t, &err);
         else
-            rd_sentinel_failed(t, &err, now_ms);
+            bq_rd_sentinel_failed(t, &err, now_ms);
         return;
     }
     if (expect->kind != RD_SENTINEL)
         return;
-    bq_str host = rd_text(rd_at(reply, 0)), port = rd_text(rd_at(reply, 1));
+    bq_str host = bq_rd_text(bq_rd_at(reply, 0)), port = bq_rd_text(bq_rd_at(reply, 1));
     if (host.len == 0 || port.len == 0) {
         (void)bq_fail(&err, BQ_UNAVAILABLE, "it does not know a master called \"%s\"", t->options->master);
-        rd_sentinel_failed(t, &err, now_ms);
+        bq_rd_sentinel_failed(t, &err, now_ms);
         return;
     }
     bq_free(t->master_host);
     t->master_host = bq_strndup(host);
     t->master_port = (int)strtol(port.ptr, NULL, 10);
-    rd_conn_close(&t->sentinel);
+    bq_rd_conn_close(&t->sentinel);
     if (t->master_host) {
         bq_log(&t->host->logger, BQ_LOG_DEBUG, "redis: the master is %s:%d", t->master_host, t->master_port);
         join(t, now_ms);
     } else {
         (void)bq_fail_nomem(&err);
-        rd_down(t, &err, now_ms);
+        bq_rd_down(t, &err, now_ms);
     }
 }
 
 /* ---- waiting connections ------------------------------------------------------------------------------------------- */
 
-bq_status rd_waiter_open(rd_transport *t, rd_waiter *w, int64_t now_ms, bq_error *err)
+bq_status bq_rd_waiter_open(rd_transport *t, rd_waiter *w, int64_t now_ms, bq_error *err)
 {
     bq_stream_config config = address(t);
-    bq_status status = rd_conn_open(&w->conn, &config, now_ms, err);
+    bq_status status = bq_rd_conn_open(&w->conn, &config, now_ms, err);
     return status == BQ_OK ? greet_server(t, &w->conn, false, now_ms, err) : status;
 }
 
 /* The main connection tells whether the server is there: here the queue is just looked at now and then instead. */
-void rd_waiter_drop(rd_transport *t, rd_waiter *w, int64_t now_ms)
+void bq_rd_waiter_drop(rd_transport *t, rd_waiter *w, int64_t now_ms)
 {
-    rd_conn_close(&w->conn);
+    bq_rd_conn_close(&w->conn);
     w->waiting = false;
     w->retry_at = bq_deadline(now_ms, RD_LOOK_MS);
     for (size_t i = 0; i < w->count; i++)

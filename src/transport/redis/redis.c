@@ -84,7 +84,7 @@ static bq_status make_subs(rd_transport *t, bq_error *err)
     for (; t->sub_count < count; t->sub_count++) {
         rd_sub *sub = &t->subs[t->sub_count];
         *sub = (rd_sub){.maybe = true, .due_ms = BQ_NEVER, .look_at = BQ_NEVER, .parked = -1};
-        if (rd_keys_make(t->options, config->queues[t->sub_count], &sub->keys) != BQ_OK)
+        if (bq_rd_keys_make(t->options, config->queues[t->sub_count], &sub->keys) != BQ_OK)
             return bq_fail_nomem(err);
     }
     for (size_t i = 0; i < t->waiter_count; i++)
@@ -100,7 +100,7 @@ static bq_status redis_open(void *state, const bq_transport_config *config, bq_e
     t->options = config->options;
     t->state = RD_DOWN;
     t->want = 0;
-    rd_args_init(&t->args);
+    bq_rd_args_init(&t->args);
     bq_status status = check_config(t, err);
     if (status == BQ_OK && is_scheme(t, "rediss"))
         status = bq_tls_context_new(&t->tls, &t->options->tls, err);
@@ -113,7 +113,7 @@ static bq_status redis_open(void *state, const bq_transport_config *config, bq_e
     if (!t->slots || !t->polled)
         return bq_fail_nomem(err);
     for (size_t i = 0; i < RD_OPS_MAX; i++)
-        rd_slots_push(&t->free, &t->slots[i]);
+        bq_rd_slots_push(&t->free, &t->slots[i]);
     t->retry_at = t->host->now_ms();
     return BQ_OK;
 }
@@ -121,7 +121,7 @@ static bq_status redis_open(void *state, const bq_transport_config *config, bq_e
 static bool reserves(rd_transport *t)
 {
     for (size_t i = 0; i < t->main.count; i++) {
-        rd_kind kind = rd_conn_at(&t->main, i)->kind;
+        rd_kind kind = bq_rd_conn_at(&t->main, i)->kind;
         if (kind == RD_RESERVE || kind == RD_BACK)
             return true;
     }
@@ -137,18 +137,18 @@ static void return_on_close(rd_transport *t, int64_t timeout_ms)
     t->queued = (rd_slots){0};
     while (t->state == RD_UP && (t->fresh.count > 0 || reserves(t)) && now < end) {
         if (t->asked == 0) /* what is still to come stood behind what is here: it goes back first */
-            rd_send_back(t, now);
+            bq_rd_send_back(t, now);
         struct pollfd fd;
         int64_t until = end;
         bq_error err;
-        size_t count = rd_conn_prepare(&t->main, &fd, &until);
+        size_t count = bq_rd_conn_prepare(&t->main, &fd, &until);
         fd.revents = 0;
         if (poll(&fd, count, bq_poll_timeout(now, until)) < 0)
             fd.revents = 0;
         now = t->host->now_ms();
-        if (rd_conn_service(&t->main, count ? fd.revents : 0, now, &err) != BQ_OK)
+        if (bq_rd_conn_service(&t->main, count ? fd.revents : 0, now, &err) != BQ_OK)
             return;
-        rd_answers(t, now);
+        bq_rd_answers(t, now);
     }
 }
 
@@ -156,7 +156,7 @@ static void free_list(rd_delivery *d)
 {
     while (d) {
         rd_delivery *next = d->next;
-        rd_delivery_free(d);
+        bq_rd_delivery_free(d);
         d = next;
     }
 }
@@ -170,22 +170,22 @@ static void redis_close(void *state, int64_t timeout_ms)
     if (t->state == RD_UP)
         return_on_close(t, timeout_ms);
     t->state = RD_CLOSED;
-    while (rd_conn_pop(&t->main, &expect))
+    while (bq_rd_conn_pop(&t->main, &expect))
         free_list(expect.items);
     while (t->taken.head)
-        rd_delivery_let_go(t, t->taken.head);
+        bq_rd_delivery_let_go(t, t->taken.head);
     free_list(t->fresh.head);
     t->fresh = (rd_list){0};
     for (size_t i = 0; t->slots && i < RD_OPS_MAX; i++)
         bq_free(t->slots[i].error);
-    rd_conn_clear(&t->main);
-    rd_conn_clear(&t->sentinel);
+    bq_rd_conn_clear(&t->main);
+    bq_rd_conn_clear(&t->sentinel);
     for (size_t i = 0; t->waiters && i < t->waiter_count; i++)
-        rd_conn_clear(&t->waiters[i].conn);
+        bq_rd_conn_clear(&t->waiters[i].conn);
     for (size_t i = 0; i < t->sub_count; i++)
-        rd_keys_clear(&t->subs[i].keys);
+        bq_rd_keys_clear(&t->subs[i].keys);
     /* The one whose keys could not be made, after a failed open. */
-    rd_args_clear(&t->args);
+    bq_rd_args_clear(&t->args);
     bq_tls_context_free(t->tls);
     bq_free(t->master_host);
     bq_free(t->subs);
@@ -214,7 +214,7 @@ static bool decide_here(rd_transport *t, rd_slot *slot, int64_t now_ms)
         status = BQ_LOST;
     if (status == BQ_STATUS_COUNT_)
         return false;
-    rd_slot_decide(t, slot, status, NULL);
+    bq_rd_slot_decide(t, slot, status, NULL);
     return true;
 }
 
@@ -226,13 +226,13 @@ static size_t redis_submit(void *state, bq_op *const *ops, size_t count)
     if (t->state != RD_UP && t->state != RD_BROKEN)
         return 0; /* offered again once there is a connection: its UP wakes the loop */
     for (; i < count; i++) {
-        rd_slot *slot = rd_slot_take(t, ops[i]);
+        rd_slot *slot = bq_rd_slot_take(t, ops[i]);
         if (!slot)
             break;
         if (t->state == RD_BROKEN)
-            rd_slot_decide(t, slot, t->broken.status, &t->broken);
+            bq_rd_slot_decide(t, slot, t->broken.status, &t->broken);
         else if (!decide_here(t, slot, now))
-            rd_slots_push(&t->queued, slot);
+            bq_rd_slots_push(&t->queued, slot);
     }
     return i;
 }
@@ -246,12 +246,12 @@ static size_t redis_take(void *state, bq_incoming **out, size_t max)
         return 0;
     while (count < max && t->fresh.head && t->taken.count < t->config->prefetch) {
         rd_delivery *d = t->fresh.head;
-        rd_list_remove(&t->fresh, d);
+        bq_rd_list_remove(&t->fresh, d);
         if (d->in.lease_until_ms > 0 && d->in.lease_until_ms <= now) {
-            rd_delivery_free(d); /* it lapsed while the connection was away: others may have it */
+            bq_rd_delivery_free(d); /* it lapsed while the connection was away: others may have it */
             continue;
         }
-        rd_list_add(&t->taken, d);
+        bq_rd_list_add(&t->taken, d);
         out[count++] = &d->in;
     }
     t->fresh_since = now;
@@ -263,9 +263,9 @@ static void redis_forget(void *state, bq_incoming *in)
     rd_delivery *d = rd_delivery_of(in);
     d->forgotten = d->settled = true;
     if (d->detached)
-        rd_delivery_free(d); /* perhaps after close and from another thread: the transport is not touched */
+        bq_rd_delivery_free(d); /* perhaps after close and from another thread: the transport is not touched */
     else if (d->ops == 0)
-        rd_delivery_let_go(state, d);
+        bq_rd_delivery_let_go(state, d);
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
@@ -273,31 +273,31 @@ static void redis_forget(void *state, bq_incoming *in)
 static size_t watch_one(rd_transport *t, rd_conn *c, struct pollfd *fds, size_t used, size_t max, int64_t *due)
 {
     struct pollfd fd;
-    if (!rd_conn_is_open(c) || rd_conn_prepare(c, &fd, due) == 0 || used == max)
+    if (!rd_conn_is_open(c) || bq_rd_conn_prepare(c, &fd, due) == 0 || used == max)
         return used;
     fds[used] = fd;
     t->polled[used] = c;
     return used + 1;
 }
 
-size_t rd_watch(rd_transport *t, struct pollfd *fds, size_t max, int64_t *deadline_ms)
+size_t bq_rd_watch(rd_transport *t, struct pollfd *fds, size_t max, int64_t *deadline_ms)
 {
     int64_t now = t->host->now_ms(), due = *deadline_ms;
     size_t used = watch_one(t, &t->main, fds, 0, max, &due);
     used = watch_one(t, &t->sentinel, fds, used, max, &due);
     for (size_t i = 0; i < t->waiter_count; i++) {
         used = watch_one(t, &t->waiters[i].conn, fds, used, max, &due);
-        due = sooner(due, rd_conn_deadline(&t->waiters[i].conn));
+        due = sooner(due, bq_rd_conn_deadline(&t->waiters[i].conn));
     }
     t->polled_count = used;
     if (t->state == RD_DOWN)
         due = sooner(due, t->retry_at);
-    due = sooner(due, sooner(rd_conn_deadline(&t->main), rd_conn_deadline(&t->sentinel)));
+    due = sooner(due, sooner(bq_rd_conn_deadline(&t->main), bq_rd_conn_deadline(&t->sentinel)));
     for (const rd_slot *slot = t->queued.head; slot; slot = slot->next)
         due = sooner(due, slot->op->deadline_ms);
     if (t->blocked)
         due = sooner(due, t->blocked_until);
-    *deadline_ms = sooner(due, rd_send_due(t, now));
+    *deadline_ms = sooner(due, bq_rd_send_due(t, now));
     return used;
 }
 
@@ -307,7 +307,7 @@ static size_t redis_prepare(void *state, size_t want, struct pollfd *fds, size_t
     t->want = want;
     if (t->state == RD_CLOSED)
         return 0;
-    size_t used = rd_watch(t, fds, max, deadline_ms);
+    size_t used = bq_rd_watch(t, fds, max, deadline_ms);
     if (t->done.head || (want > 0 && t->fresh.count > 0 && t->taken.count < t->config->prefetch))
         *deadline_ms = sooner(*deadline_ms, t->host->now_ms());
     return used;
@@ -324,7 +324,7 @@ static short revents_of(const rd_transport *t, const rd_conn *c, const struct po
 /* A time-out is the end of the connection: its late reply would be taken for another one's. */
 static bool overdue(rd_conn *c, int64_t now_ms, bq_error *err)
 {
-    if (rd_conn_deadline(c) > now_ms)
+    if (bq_rd_conn_deadline(c) > now_ms)
         return false;
     (void)bq_fail(err, BQ_UNAVAILABLE, "%s does not answer in time", bq_stream_peer(c->stream));
     return true;
@@ -334,16 +334,16 @@ static void service_main(rd_transport *t, short revents, int64_t now_ms)
 {
     bq_error err;
     bool joining = t->state == RD_JOINING;
-    bq_status status = rd_conn_service(&t->main, revents, now_ms, &err);
+    bq_status status = bq_rd_conn_service(&t->main, revents, now_ms, &err);
     if (status == BQ_OK) {
-        rd_answers(t, now_ms);
+        bq_rd_answers(t, now_ms);
         if (!rd_conn_is_open(&t->main) || !overdue(&t->main, now_ms, &err))
             return;
     }
     if (status == BQ_AUTH && joining)
-        rd_give_up(t, &err);
+        bq_rd_give_up(t, &err);
     else
-        rd_down(t, &err, now_ms);
+        bq_rd_down(t, &err, now_ms);
 }
 
 static void service_sentinel(rd_transport *t, short revents, int64_t now_ms)
@@ -351,36 +351,36 @@ static void service_sentinel(rd_transport *t, short revents, int64_t now_ms)
     bq_error err;
     rd_reply *reply;
     rd_expect expect;
-    bq_status status = rd_conn_service(&t->sentinel, revents, now_ms, &err);
+    bq_status status = bq_rd_conn_service(&t->sentinel, revents, now_ms, &err);
     while (status == BQ_OK && rd_conn_is_open(&t->sentinel)) {
-        status = rd_conn_next(&t->sentinel, &reply, &err);
+        status = bq_rd_conn_next(&t->sentinel, &reply, &err);
         if (status != BQ_OK || !reply)
             break;
-        if (rd_conn_pop(&t->sentinel, &expect))
-            rd_sentinel_answered(t, &expect, reply, now_ms);
+        if (bq_rd_conn_pop(&t->sentinel, &expect))
+            bq_rd_sentinel_answered(t, &expect, reply, now_ms);
         else
-            status = bq_fail(&err, BQ_UNAVAILABLE, "it says: %.*s", BQ_FMT(rd_text(reply)));
-        rd_reply_free(reply);
+            status = bq_fail(&err, BQ_UNAVAILABLE, "it says: %.*s", BQ_FMT(bq_rd_text(reply)));
+        bq_rd_reply_free(reply);
     }
     if (status != BQ_OK || (rd_conn_is_open(&t->sentinel) && overdue(&t->sentinel, now_ms, &err)))
-        rd_sentinel_failed(t, &err, now_ms);
+        bq_rd_sentinel_failed(t, &err, now_ms);
 }
 
 static void service_waiter(rd_transport *t, rd_waiter *w, short revents, int64_t now_ms)
 {
     bq_error err;
-    if (rd_conn_service(&w->conn, revents, now_ms, &err) != BQ_OK || overdue(&w->conn, now_ms, &err))
-        rd_waiter_drop(t, w, now_ms);
+    if (bq_rd_conn_service(&w->conn, revents, now_ms, &err) != BQ_OK || overdue(&w->conn, now_ms, &err))
+        bq_rd_waiter_drop(t, w, now_ms);
     else
-        rd_waiter_answers(t, w, now_ms);
+        bq_rd_waiter_answers(t, w, now_ms);
 }
 
-void rd_turn(rd_transport *t, const struct pollfd *fds, size_t count)
+void bq_rd_turn(rd_transport *t, const struct pollfd *fds, size_t count)
 {
     int64_t now = t->host->now_ms();
     bq_error err;
     if (t->state == RD_DOWN && now >= t->retry_at)
-        rd_connect(t, now);
+        bq_rd_connect(t, now);
     if (rd_conn_is_open(&t->sentinel))
         service_sentinel(t, revents_of(t, &t->sentinel, fds, count), now);
     if (rd_conn_is_open(&t->main))
@@ -390,23 +390,23 @@ void rd_turn(rd_transport *t, const struct pollfd *fds, size_t count)
             service_waiter(t, &t->waiters[i], revents_of(t, &t->waiters[i].conn, fds, count), now);
     if (t->blocked && now >= t->blocked_until) {
         t->blocked = false;
-        rd_tell(t, BQ_EVENT_UNBLOCKED, NULL);
+        bq_rd_tell(t, BQ_EVENT_UNBLOCKED, NULL);
     }
-    rd_expire(t, now);
-    rd_send(t, now);
+    bq_rd_expire(t, now);
+    bq_rd_send(t, now);
     t->polled_count = 0; /* what was polled may be gone */
     if (rd_conn_is_open(&t->main) && bq_stream_flush(t->main.stream, &err) != BQ_OK)
-        rd_down(t, &err, now);
+        bq_rd_down(t, &err, now);
     for (size_t i = 0; i < t->waiter_count; i++)
         if (rd_conn_is_open(&t->waiters[i].conn) && bq_stream_flush(t->waiters[i].conn.stream, &err) != BQ_OK)
-            rd_waiter_drop(t, &t->waiters[i], now);
+            bq_rd_waiter_drop(t, &t->waiters[i], now);
 }
 
 static void redis_service(void *state, const struct pollfd *fds, size_t count)
 {
     rd_transport *t = state;
     if (t->state != RD_CLOSED && t->state != RD_BROKEN)
-        rd_turn(t, fds, count);
+        bq_rd_turn(t, fds, count);
 }
 
 static bool redis_idle(void *state, bool all)
@@ -486,7 +486,7 @@ const bq_transport_ops bq_redis_ops = {
     .service = redis_service,
     .take = redis_take,
     .submit = redis_submit,
-    .reap = rd_reap,
+    .reap = bq_rd_reap,
     .forget = redis_forget,
     .interrupt = NULL,
     .idle = redis_idle,

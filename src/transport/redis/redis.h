@@ -187,82 +187,83 @@ static inline bool rd_laravel(const rd_transport *t)
 
 /* ---- store.c ------------------------------------------------------------------------------------------------------ */
 
-void rd_slots_push(rd_slots *list, rd_slot *slot);
-void rd_slots_push_front(rd_slots *list, rd_slot *chain);
-rd_slot *rd_slots_pop(rd_slots *list);
+void bq_rd_slots_push(rd_slots *list, rd_slot *slot);
+void bq_rd_slots_push_front(rd_slots *list, rd_slot *chain);
+rd_slot *bq_rd_slots_pop(rd_slots *list);
 /* A slot for an operation; NULL when there is no room. */
-rd_slot *rd_slot_take(rd_transport *t, bq_op *op);
+rd_slot *bq_rd_slot_take(rd_transport *t, bq_op *op);
 /* Its outcome; `err` may be NULL. */
-void rd_slot_decide(rd_transport *t, rd_slot *slot, bq_status status, const bq_error *err);
-void rd_slots_decide(rd_transport *t, rd_slot *chain, bq_status status, const bq_error *err);
-size_t rd_reap(void *state, bq_completion *out, size_t max);
+void bq_rd_slot_decide(rd_transport *t, rd_slot *slot, bq_status status, const bq_error *err);
+void bq_rd_slots_decide(rd_transport *t, rd_slot *chain, bq_status status, const bq_error *err);
+size_t bq_rd_reap(void *state, bq_completion *out, size_t max);
 
 static inline rd_delivery *rd_delivery_of(const bq_incoming *in)
 {
     return in ? in->driver : NULL;
 }
-void rd_list_add(rd_list *list, rd_delivery *d);
-void rd_list_remove(rd_list *list, rd_delivery *d);
+void bq_rd_list_add(rd_list *list, rd_delivery *d);
+void bq_rd_list_remove(rd_list *list, rd_delivery *d);
 /* Takes `raw` over, whatever it returns. */
-rd_delivery *rd_delivery_new(rd_transport *t, size_t queue, rd_reply *raw);
-void rd_delivery_free(rd_delivery *d);
-void rd_delivery_let_go(rd_transport *t, rd_delivery *d);
+rd_delivery *bq_rd_delivery_new(rd_transport *t, size_t queue, rd_reply *raw);
+void bq_rd_delivery_free(rd_delivery *d);
+void bq_rd_delivery_let_go(rd_transport *t, rd_delivery *d);
 
 /* ---- layout.c ----------------------------------------------------------------------------------------------------- */
 
-bq_status rd_keys_make(const rd_options *options, bq_str queue, rd_keys *out);
-void rd_keys_clear(rd_keys *keys);
+bq_status bq_rd_keys_make(const rd_options *options, bq_str queue, rd_keys *out);
+void bq_rd_keys_clear(rd_keys *keys);
 /* "EVALSHA digest n", and the keys of a queue. */
-void rd_arg_script(rd_args *args, rd_script script, size_t keys);
-void rd_arg_keys(rd_args *args, const rd_keys *keys, size_t count);
+void bq_rd_arg_script(rd_args *args, rd_script script, size_t keys);
+void bq_rd_arg_keys(rd_args *args, const rd_keys *keys, size_t count);
 /* The key that a message of that queue is pushed to; with `notify`, the Laravel layout's token list. */
-void rd_arg_ready(rd_transport *t, rd_args *args, bq_str queue, bool notify);
+void bq_rd_arg_ready(rd_transport *t, rd_args *args, bq_str queue, bool notify);
 /* The element of a body with its properties. */
-void rd_arg_element(rd_transport *t, rd_args *args, const bq_outgoing *out);
-void rd_arg_lease(const rd_transport *t, rd_args *args);
+void bq_rd_arg_element(rd_transport *t, rd_args *args, const bq_outgoing *out);
+void bq_rd_arg_lease(const rd_transport *t, rd_args *args);
 /* One entry of a settle script. `verb`: a r b t d e; `key`: of the dead letter's target. */
-void rd_arg_entry(rd_transport *t, rd_args *args, char verb, const rd_delivery *d, const bq_outgoing *out, size_t key);
+void bq_rd_arg_entry(rd_transport *t, rd_args *args, char verb, const rd_delivery *d, const bq_outgoing *out,
+                     size_t key);
 /* A reservation that a reserve script answered with; NULL: out of memory. */
-rd_delivery *rd_delivery_read(rd_transport *t, rd_reply *reply, size_t at, size_t index, const rd_expect *expect);
-void rd_lease_from(const rd_transport *t, rd_delivery *d, int64_t sent_ms, int64_t server_ms);
+rd_delivery *bq_rd_delivery_read(rd_transport *t, rd_reply *reply, size_t at, size_t index, const rd_expect *expect);
+void bq_rd_lease_from(const rd_transport *t, rd_delivery *d, int64_t sent_ms, int64_t server_ms);
 
 /* ---- life.c ------------------------------------------------------------------------------------------------------- */
 
-void rd_tell(rd_transport *t, bq_event_kind kind, const bq_error *err);
-void rd_connect(rd_transport *t, int64_t now_ms);
+void bq_rd_tell(rd_transport *t, bq_event_kind kind, const bq_error *err);
+void bq_rd_connect(rd_transport *t, int64_t now_ms);
 /* The main connection is of no use any more: everything accepted is completed, then DOWN is told. */
-void rd_down(rd_transport *t, const bq_error *why, int64_t now_ms);
-void rd_give_up(rd_transport *t, const bq_error *why);
-bq_status rd_waiter_open(rd_transport *t, rd_waiter *w, int64_t now_ms, bq_error *err);
-void rd_waiter_drop(rd_transport *t, rd_waiter *w, int64_t now_ms);
+void bq_rd_down(rd_transport *t, const bq_error *why, int64_t now_ms);
+void bq_rd_give_up(rd_transport *t, const bq_error *why);
+bq_status bq_rd_waiter_open(rd_transport *t, rd_waiter *w, int64_t now_ms, bq_error *err);
+void bq_rd_waiter_drop(rd_transport *t, rd_waiter *w, int64_t now_ms);
 /* A reply to the greeting on the main connection. */
-void rd_greeted(rd_transport *t, const rd_expect *expect, const rd_reply *reply, int64_t now_ms);
-void rd_sentinel_answered(rd_transport *t, const rd_expect *expect, const rd_reply *reply, int64_t now_ms);
+void bq_rd_greeted(rd_transport *t, const rd_expect *expect, const rd_reply *reply, int64_t now_ms);
+void bq_rd_sentinel_answered(rd_transport *t, const rd_expect *expect, const rd_reply *reply, int64_t now_ms);
 /* This Sentinel is of no use: the next one is asked, or all are after a pause. */
-void rd_sentinel_failed(rd_transport *t, const bq_error *why, int64_t now_ms);
+void bq_rd_sentinel_failed(rd_transport *t, const bq_error *why, int64_t now_ms);
 
 /* ---- send.c ------------------------------------------------------------------------------------------------------- */
 
 /* Everything that is due and fits is written. */
-void rd_send(rd_transport *t, int64_t now_ms);
-void rd_send_back(rd_transport *t, int64_t now_ms);
-void rd_expire(rd_transport *t, int64_t now_ms);
+void bq_rd_send(rd_transport *t, int64_t now_ms);
+void bq_rd_send_back(rd_transport *t, int64_t now_ms);
+void bq_rd_expire(rd_transport *t, int64_t now_ms);
 /* Sends a script to the main connection, loading it first when this connection has not. */
-bq_status rd_send_script(rd_transport *t, rd_script script, const rd_expect *expect, bq_error *err);
-size_t rd_room(const rd_transport *t);
+bq_status bq_rd_send_script(rd_transport *t, rd_script script, const rd_expect *expect, bq_error *err);
+size_t bq_rd_room(const rd_transport *t);
 /* When rd_send has something to do by itself. */
-int64_t rd_send_due(rd_transport *t, int64_t now_ms);
+int64_t bq_rd_send_due(rd_transport *t, int64_t now_ms);
 
 /* ---- answer.c ----------------------------------------------------------------------------------------------------- */
 
 /* Reads the replies of the main connection that have come. */
-void rd_answers(rd_transport *t, int64_t now_ms);
-void rd_waiter_answers(rd_transport *t, rd_waiter *w, int64_t now_ms);
+void bq_rd_answers(rd_transport *t, int64_t now_ms);
+void bq_rd_waiter_answers(rd_transport *t, rd_waiter *w, int64_t now_ms);
 
 /* ---- redis.c ------------------------------------------------------------------------------------------------------ */
 
-void rd_turn(rd_transport *t, const struct pollfd *fds, size_t count);
-size_t rd_watch(rd_transport *t, struct pollfd *fds, size_t max, int64_t *deadline_ms);
+void bq_rd_turn(rd_transport *t, const struct pollfd *fds, size_t count);
+size_t bq_rd_watch(rd_transport *t, struct pollfd *fds, size_t max, int64_t *deadline_ms);
 
 extern const bq_admin_ops bq_redis_admin;
 extern const bq_transport_ops bq_redis_ops;

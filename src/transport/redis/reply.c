@@ -108,7 +108,7 @@ static redisReplyObjectFunctions functions = {.createString = make_string,
 
 /* ---- the reader --------------------------------------------------------------------------------------------------- */
 
-rd_reader *rd_reader_new(void)
+rd_reader *bq_rd_reader_new(void)
 {
     rd_reader *reader = bq_malloc(sizeof(*reader));
     if (!reader)
@@ -122,7 +122,7 @@ rd_reader *rd_reader_new(void)
     return reader;
 }
 
-void rd_reader_free(rd_reader *reader)
+void bq_rd_reader_free(rd_reader *reader)
 {
     if (!reader)
         return;
@@ -137,14 +137,14 @@ static bq_status broken(const rd_reader *reader, bq_error *err)
     return bq_fail(err, BQ_DATA, "this is no Redis reply: %s", reader->hiredis->errstr);
 }
 
-bq_status rd_reader_feed(rd_reader *reader, bq_str bytes, bq_error *err)
+bq_status bq_rd_reader_feed(rd_reader *reader, bq_str bytes, bq_error *err)
 {
     if (bytes.len == 0 || redisReaderFeed(reader->hiredis, bytes.ptr, bytes.len) == REDIS_OK)
         return BQ_OK;
     return broken(reader, err);
 }
 
-bq_status rd_reader_next(rd_reader *reader, rd_reply **reply, bq_error *err)
+bq_status bq_rd_reader_next(rd_reader *reader, rd_reply **reply, bq_error *err)
 {
     void *object = NULL;
     *reply = NULL;
@@ -154,34 +154,34 @@ bq_status rd_reader_next(rd_reader *reader, rd_reply **reply, bq_error *err)
     return BQ_OK;
 }
 
-void rd_reply_free(rd_reply *reply)
+void bq_rd_reply_free(rd_reply *reply)
 {
     free_object(reply);
 }
 
 /* ---- reading replies ------------------------------------------------------------------------------------------------ */
 
-bq_str rd_text(const rd_reply *reply)
+bq_str bq_rd_text(const rd_reply *reply)
 {
     if (!reply || (reply->type != RD_STRING && reply->type != RD_STATUS && reply->type != RD_ERROR))
         return BQ_STR_NULL;
     return (bq_str){reply->text, reply->count};
 }
 
-const rd_reply *rd_at(const rd_reply *reply, size_t index)
+const rd_reply *bq_rd_at(const rd_reply *reply, size_t index)
 {
     return reply && reply->type == RD_ARRAY && index < reply->count ? reply->items[index] : NULL;
 }
 
-int64_t rd_int_at(const rd_reply *reply, size_t index, int64_t otherwise)
+int64_t bq_rd_int_at(const rd_reply *reply, size_t index, int64_t otherwise)
 {
-    const rd_reply *item = rd_at(reply, index);
+    const rd_reply *item = bq_rd_at(reply, index);
     return item && item->type == RD_INTEGER ? item->integer : otherwise;
 }
 
-rd_reply *rd_take_at(rd_reply *reply, size_t index)
+rd_reply *bq_rd_take_at(rd_reply *reply, size_t index)
 {
-    const rd_reply *item = rd_at(reply, index);
+    const rd_reply *item = bq_rd_at(reply, index);
     if (!item || item->type != RD_STRING)
         return NULL;
     rd_reply *taken = reply->items[index];

@@ -19,21 +19,21 @@ typedef struct rd_reply {
 
 typedef struct rd_reader rd_reader;
 
-rd_reader *rd_reader_new(void); /* NULL: out of memory */
-void rd_reader_free(rd_reader *reader);
+rd_reader *bq_rd_reader_new(void); /* NULL: out of memory */
+void bq_rd_reader_free(rd_reader *reader);
 /* DATA: these bytes are no reply; NOMEM. The reader is unusable then. */
-bq_status rd_reader_feed(rd_reader *reader, bq_str bytes, bq_error *err) BQ_MUST_CHECK;
+bq_status bq_rd_reader_feed(rd_reader *reader, bq_str bytes, bq_error *err) BQ_MUST_CHECK;
 /* The next whole reply, NULL when there is none yet. */
-bq_status rd_reader_next(rd_reader *reader, rd_reply **reply, bq_error *err) BQ_MUST_CHECK;
-void rd_reply_free(rd_reply *reply);
+bq_status bq_rd_reader_next(rd_reader *reader, rd_reply **reply, bq_error *err) BQ_MUST_CHECK;
+void bq_rd_reply_free(rd_reply *reply);
 
 /* The text of a string, status or error; absent of anything else. */
-bq_str rd_text(const rd_reply *reply);
+bq_str bq_rd_text(const rd_reply *reply);
 /* The element at `index` of an array; NULL when there is none. */
-const rd_reply *rd_at(const rd_reply *reply, size_t index);
+const rd_reply *bq_rd_at(const rd_reply *reply, size_t index);
 /* The integer at `index`; `otherwise` when there is none. */
-int64_t rd_int_at(const rd_reply *reply, size_t index, int64_t otherwise);
+int64_t bq_rd_int_at(const rd_reply *reply, size_t index, int64_t otherwise);
 /* Takes the string at `index` out of its array: the caller frees it. NULL when there is none. */
-rd_reply *rd_take_at(rd_reply *reply, size_t index);
+rd_reply *bq_rd_take_at(rd_reply *reply, size_t index);
 
 #endif

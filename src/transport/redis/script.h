@@ -28,6 +28,6 @@ typedef struct rd_script_text {
     size_t len;
 } rd_script_text;
 
-extern const rd_script_text rd_scripts[RD_SCRIPTS];
+extern const rd_script_text bq_rd_scripts[RD_SCRIPTS];
 
 #endif

@@ -43,27 +43,27 @@ static int64_t timeout_at(const rd_transport *t, int64_t now_ms)
 
 static bool may_write(const rd_transport *t)
 {
-    return t->state == RD_UP && t->main.count < RD_FLIGHT_MAX && rd_conn_queued(&t->main) < RD_OUT_MAX;
+    return t->state == RD_UP && t->main.count < RD_FLIGHT_MAX && bq_rd_conn_queued(&t->main) < RD_OUT_MAX;
 }
 
 static bq_status load(rd_transport *t, rd_script script, int64_t now_ms, bq_error *err)
 {
     rd_args args;
-    rd_args_init(&args);
+    bq_rd_args_init(&args);
     rd_arg_lit(&args, "SCRIPT");
     rd_arg_lit(&args, "LOAD");
-    rd_arg(&args, (bq_str){(const char *)rd_scripts[script].text, rd_scripts[script].len});
+    bq_rd_arg(&args, (bq_str){(const char *)bq_rd_scripts[script].text, bq_rd_scripts[script].len});
     rd_expect expect = {.kind = RD_LOAD, .sent_ms = now_ms, .deadline_ms = timeout_at(t, now_ms)};
-    bq_status status = rd_conn_send(&t->main, &args, &expect, err);
-    rd_args_clear(&args);
+    bq_status status = bq_rd_conn_send(&t->main, &args, &expect, err);
+    bq_rd_args_clear(&args);
     t->main.loaded[script] = status == BQ_OK;
     return status;
 }
 
-bq_status rd_send_script(rd_transport *t, rd_script script, const rd_expect *expect, bq_error *err)
+bq_status bq_rd_send_script(rd_transport *t, rd_script script, const rd_expect *expect, bq_error *err)
 {
     bq_status status = t->main.loaded[script] ? BQ_OK : load(t, script, expect->sent_ms, err);
-    return status == BQ_OK ? rd_conn_send(&t->main, &t->args, expect, err) : status;
+    return status == BQ_OK ? bq_rd_conn_send(&t->main, &t->args, expect, err) : status;
 }
 
 /* ---- operations ------------------------------------------------------------------------------------------------------ */
@@ -109,23 +109,23 @@ static rd_slots gather(rd_transport *t, rd_targets *targets)
     size_t bytes = 0, looked = 0;
     bool full = false;
     const bq_op *first = t->queued.head->op;
-    while (!full && looked < 4 * RD_BATCH_OPS && (slot = rd_slots_pop(&t->queued))) {
+    while (!full && looked < 4 * RD_BATCH_OPS && (slot = bq_rd_slots_pop(&t->queued))) {
         looked++;
         if (!same_place(first, slot->op)) {
-            rd_slots_push(&rest, slot);
+            bq_rd_slots_push(&rest, slot);
             continue;
         }
         if (slot->op->kind == BQ_OP_DEAD_LETTER && target_index(targets, slot->op->out.queue) == RD_BATCH_TARGETS) {
-            rd_slots_push(&rest, slot);
+            bq_rd_slots_push(&rest, slot);
             break;
         }
-        rd_slots_push(&batch, slot);
+        bq_rd_slots_push(&batch, slot);
         bytes += slot->bytes;
         if (slot->op->in)
             bytes += slot->op->in->body.len;
         full = batch.count == RD_BATCH_OPS || bytes >= RD_BATCH_BYTES;
     }
-    rd_slots_push_front(&t->queued, rest.head);
+    bq_rd_slots_push_front(&t->queued, rest.head);
     return batch;
 }
 
@@ -135,16 +135,16 @@ static rd_script push_args(rd_transport *t, const rd_slots *batch, bool *scripte
     bq_str queue = batch->head->op->out.queue;
     *scripted = rd_laravel(t);
     if (*scripted) {
-        rd_arg_script(args, RD_LARAVEL_PUSH, 2);
-        rd_arg_ready(t, args, queue, false);
-        rd_arg_ready(t, args, queue, true);
+        bq_rd_arg_script(args, RD_LARAVEL_PUSH, 2);
+        bq_rd_arg_ready(t, args, queue, false);
+        bq_rd_arg_ready(t, args, queue, true);
     } else {
-        rd_args_reset(args);
+        bq_rd_args_reset(args);
         rd_arg_lit(args, "RPUSH");
-        rd_arg(args, queue);
+        bq_rd_arg(args, queue);
     }
     for (const rd_slot *slot = batch->head; slot; slot = slot->next)
-        rd_arg_element(t, args, &slot->op->out);
+        bq_rd_arg_element(t, args, &slot->op->out);
     return RD_LARAVEL_PUSH;
 }
 
@@ -154,23 +154,23 @@ static rd_script delay_args(rd_transport *t, const rd_slots *batch)
     rd_keys keys = {0};
     rd_script script = rd_laravel(t) ? RD_LARAVEL_DELAY : RD_LIST_PARK;
     char random[9];
-    rd_arg_script(args, script, rd_laravel(t) ? 3 : 2);
-    if (rd_keys_make(t->options, batch->head->op->out.queue, &keys) != BQ_OK) {
+    bq_rd_arg_script(args, script, rd_laravel(t) ? 3 : 2);
+    if (bq_rd_keys_make(t->options, batch->head->op->out.queue, &keys) != BQ_OK) {
         args->failed = true;
         return script;
     }
     /* Copied: the keys live shorter than the arguments. */
     static const size_t order[2][3] = {{1, 2, 0}, {2, 0, 3}};
     for (size_t i = 0; i < (rd_laravel(t) ? 3u : 2u); i++)
-        rd_arg_join(args, keys.key[order[rd_laravel(t)][i]], BQ_STR(""));
-    rd_keys_clear(&keys);
+        bq_rd_arg_join(args, keys.key[order[rd_laravel(t)][i]], BQ_STR(""));
+    bq_rd_keys_clear(&keys);
     if (!rd_laravel(t)) {
         random_hex(random, 8);
-        rd_arg_join(args, bq_str_of(random), BQ_STR(""));
+        bq_rd_arg_join(args, bq_str_of(random), BQ_STR(""));
     }
     for (const rd_slot *slot = batch->head; slot; slot = slot->next) {
-        rd_arg_int(args, slot->op->out.delay_ms);
-        rd_arg_element(t, args, &slot->op->out);
+        bq_rd_arg_int(args, slot->op->out.delay_ms);
+        bq_rd_arg_element(t, args, &slot->op->out);
     }
     return script;
 }
@@ -191,18 +191,18 @@ static void settle_head(rd_transport *t, size_t queue, const rd_targets *targets
     rd_args *args = &t->args;
     bool laravel = rd_laravel(t);
     char random[9];
-    rd_arg_script(args, laravel ? RD_LARAVEL_SETTLE : RD_LIST_SETTLE, 4 + targets->count * (laravel ? 2 : 1));
-    rd_arg_keys(args, &t->subs[queue].keys, 4);
+    bq_rd_arg_script(args, laravel ? RD_LARAVEL_SETTLE : RD_LIST_SETTLE, 4 + targets->count * (laravel ? 2 : 1));
+    bq_rd_arg_keys(args, &t->subs[queue].keys, 4);
     for (size_t i = 0; i < targets->count; i++) {
-        rd_arg_ready(t, args, targets->name[i], false);
+        bq_rd_arg_ready(t, args, targets->name[i], false);
         if (laravel)
-            rd_arg_ready(t, args, targets->name[i], true);
+            bq_rd_arg_ready(t, args, targets->name[i], true);
     }
     if (!laravel) {
         random_hex(random, 8);
-        rd_arg_join(args, bq_str_of(random), BQ_STR(""));
+        bq_rd_arg_join(args, bq_str_of(random), BQ_STR(""));
     }
-    rd_arg_lease(t, args);
+    bq_rd_arg_lease(t, args);
 }
 
 static rd_script settle_args(rd_transport *t, const rd_slots *batch, rd_targets *targets)
@@ -213,7 +213,7 @@ static rd_script settle_args(rd_transport *t, const rd_slots *batch, rd_targets 
         size_t key = 0;
         if (slot->op->kind == BQ_OP_DEAD_LETTER)
             key = 5 + target_index(targets, slot->op->out.queue) * (rd_laravel(t) ? 2 : 1);
-        rd_arg_entry(t, &t->args, verb_of(slot->op->kind), d, &slot->op->out, key);
+        bq_rd_arg_entry(t, &t->args, verb_of(slot->op->kind), d, &slot->op->out, key);
     }
     return rd_laravel(t) ? RD_LARAVEL_SETTLE : RD_LIST_SETTLE;
 }
@@ -251,27 +251,27 @@ static void send_batch(rd_transport *t, int64_t now_ms)
     if (class == CLASS_SETTLE)
         mark_settling(t, &batch);
     bq_status status =
-        scripted ? rd_send_script(t, script, &expect, &err) : rd_conn_send(&t->main, &t->args, &expect, &err);
+        scripted ? bq_rd_send_script(t, script, &expect, &err) : bq_rd_conn_send(&t->main, &t->args, &expect, &err);
     if (status != BQ_OK) /* nothing of it was written */
-        rd_slots_decide(t, batch.head, status == BQ_NOMEM ? BQ_NOMEM : BQ_REFUSED, &err);
+        bq_rd_slots_decide(t, batch.head, status == BQ_NOMEM ? BQ_NOMEM : BQ_REFUSED, &err);
 }
 
-void rd_expire(rd_transport *t, int64_t now_ms)
+void bq_rd_expire(rd_transport *t, int64_t now_ms)
 {
     rd_slots rest = {0};
     rd_slot *slot;
-    while ((slot = rd_slots_pop(&t->queued))) {
+    while ((slot = bq_rd_slots_pop(&t->queued))) {
         if (slot->op->deadline_ms <= now_ms)
-            rd_slot_decide(t, slot, BQ_TIMEOUT, NULL);
+            bq_rd_slot_decide(t, slot, BQ_TIMEOUT, NULL);
         else
-            rd_slots_push(&rest, slot);
+            bq_rd_slots_push(&rest, slot);
     }
     t->queued = rest;
 }
 
 /* ---- reserving -------------------------------------------------------------------------------------------------------- */
 
-size_t rd_room(const rd_transport *t)
+size_t bq_rd_room(const rd_transport *t)
 {
     size_t used = t->taken.count - t->settling + t->fresh.count + t->asked;
     return used < t->config->prefetch ? t->config->prefetch - used : 0;
@@ -279,7 +279,7 @@ size_t rd_room(const rd_transport *t)
 
 static bool wants(const rd_transport *t)
 {
-    return t->state == RD_UP && t->sub_count > 0 && t->want > 0 && rd_room(t) > 0 && !t->closing;
+    return t->state == RD_UP && t->sub_count > 0 && t->want > 0 && bq_rd_room(t) > 0 && !t->closing;
 }
 
 static bool reservable(const rd_transport *t, const rd_sub *sub, int64_t now_ms)
@@ -292,7 +292,7 @@ static bool reservable(const rd_transport *t, const rd_sub *sub, int64_t now_ms)
 static bool gathers(const rd_transport *t, int64_t now_ms)
 {
     size_t in_hand = t->taken.count - t->settling + t->fresh.count;
-    return in_hand > 0 && rd_room(t) * 4 < t->config->prefetch && now_ms - t->reserved_at < RD_GATHER_MS;
+    return in_hand > 0 && bq_rd_room(t) * 4 < t->config->prefetch && now_ms - t->reserved_at < RD_GATHER_MS;
 }
 
 static void reserve(rd_transport *t, size_t index, size_t count, int64_t now_ms)
@@ -303,21 +303,21 @@ static void reserve(rd_transport *t, size_t index, size_t count, int64_t now_ms)
     int64_t lapses = t->options->retry_after_ms / 100; /* ten leases, in seconds */
     rd_expect expect = {
         .kind = RD_RESERVE, .queue = index, .asked = count, .sent_ms = now_ms, .deadline_ms = timeout_at(t, now_ms)};
-    rd_arg_script(args, rd_laravel(t) ? RD_LARAVEL_RESERVE : RD_LIST_RESERVE, 4);
-    rd_arg_keys(args, &sub->keys, 4);
-    rd_arg_lease(t, args);
-    rd_arg_int(args, (int64_t)count);
-    rd_arg_int(args, RD_RESERVE_BYTES);
+    bq_rd_arg_script(args, rd_laravel(t) ? RD_LARAVEL_RESERVE : RD_LIST_RESERVE, 4);
+    bq_rd_arg_keys(args, &sub->keys, 4);
+    bq_rd_arg_lease(t, args);
+    bq_rd_arg_int(args, (int64_t)count);
+    bq_rd_arg_int(args, RD_RESERVE_BYTES);
     if (!rd_laravel(t)) {
         random_token(expect.token);
-        rd_arg(args, (bq_str){expect.token, 24});
+        bq_rd_arg(args, (bq_str){expect.token, 24});
     }
-    rd_arg_int(args, RD_SWEEP_MAX);
+    bq_rd_arg_int(args, RD_SWEEP_MAX);
     if (!rd_laravel(t)) {
-        rd_arg_int(args, lapses > RD_LAPSES_MIN_S ? lapses : RD_LAPSES_MIN_S);
-        rd_arg_int(args, t->count_parked);
+        bq_rd_arg_int(args, lapses > RD_LAPSES_MIN_S ? lapses : RD_LAPSES_MIN_S);
+        bq_rd_arg_int(args, t->count_parked);
     }
-    if (rd_send_script(t, rd_laravel(t) ? RD_LARAVEL_RESERVE : RD_LIST_RESERVE, &expect, &err) != BQ_OK) {
+    if (bq_rd_send_script(t, rd_laravel(t) ? RD_LARAVEL_RESERVE : RD_LIST_RESERVE, &expect, &err) != BQ_OK) {
         sub->reserve_at = bq_deadline(now_ms, RD_PAUSE_MS);
         return;
     }
@@ -334,7 +334,7 @@ static void reserve_all(rd_transport *t, int64_t now_ms)
     for (size_t i = 0; i < t->sub_count; i++)
         candidates += reservable(t, &t->subs[i], now_ms);
     for (size_t n = 0; n < t->sub_count && candidates > 0; n++) {
-        size_t index = t->next_sub, room = rd_room(t);
+        size_t index = t->next_sub, room = bq_rd_room(t);
         t->next_sub = index + 1 < t->sub_count ? index + 1 : 0;
         if (!reservable(t, &t->subs[index], now_ms))
             continue;
@@ -351,7 +351,7 @@ static void reserve_all(rd_transport *t, int64_t now_ms)
 /* ---- giving back ------------------------------------------------------------------------------------------------------ */
 
 /* What nobody took goes back to the front of its queue, last ones first, so that it stands there as before. */
-void rd_send_back(rd_transport *t, int64_t now_ms)
+void bq_rd_send_back(rd_transport *t, int64_t now_ms)
 {
     static const rd_targets none = {.count = 0};
     while (t->fresh.count > 0 && may_write(t)) {
@@ -366,18 +366,18 @@ void rd_send_back(rd_transport *t, int64_t now_ms)
             before = d->prev;
             if (d->in.queue != queue)
                 continue;
-            rd_arg_entry(t, &t->args, 'b', d, NULL, 0);
+            bq_rd_arg_entry(t, &t->args, 'b', d, NULL, 0);
             bytes += d->raw->count;
-            rd_list_remove(&t->fresh, d);
-            rd_list_add(&batch, d);
+            bq_rd_list_remove(&t->fresh, d);
+            bq_rd_list_add(&batch, d);
         }
         expect.items = batch.head;
-        if (rd_send_script(t, script, &expect, &err) == BQ_OK)
+        if (bq_rd_send_script(t, script, &expect, &err) == BQ_OK)
             continue;
         while (batch.head) { /* not written: they lapse */
             rd_delivery *d = batch.head;
-            rd_list_remove(&batch, d);
-            rd_delivery_free(d);
+            bq_rd_list_remove(&batch, d);
+            bq_rd_delivery_free(d);
         }
         return;
     }
@@ -398,15 +398,15 @@ static void adopt(rd_transport *t, size_t index, int64_t now_ms)
     rd_expect expect = {.kind = RD_ADOPT, .queue = index, .sent_ms = now_ms, .deadline_ms = timeout_at(t, now_ms)};
     bq_error err;
     sub->adopt_at = bq_deadline(now_ms, adopt_period(t));
-    rd_arg_script(args, RD_LIST_ADOPT, 3);
-    rd_arg(args, sub->keys.key[1]);
-    rd_arg(args, sub->keys.key[2]);
-    rd_arg_join(args, sub->keys.key[1], BQ_STR(":orphans"));
-    rd_arg_int(args, (t->options->adopt_ms + 999) / 1000);
-    rd_arg_lease(t, args);
+    bq_rd_arg_script(args, RD_LIST_ADOPT, 3);
+    bq_rd_arg(args, sub->keys.key[1]);
+    bq_rd_arg(args, sub->keys.key[2]);
+    bq_rd_arg_join(args, sub->keys.key[1], BQ_STR(":orphans"));
+    bq_rd_arg_int(args, (t->options->adopt_ms + 999) / 1000);
+    bq_rd_arg_lease(t, args);
     random_token(expect.token);
-    rd_arg(args, (bq_str){expect.token, 24});
-    if (rd_send_script(t, RD_LIST_ADOPT, &expect, &err) != BQ_OK)
+    bq_rd_arg(args, (bq_str){expect.token, 24});
+    if (bq_rd_send_script(t, RD_LIST_ADOPT, &expect, &err) != BQ_OK)
         bq_log(&t->host->logger, BQ_LOG_DEBUG, "redis: cannot look for elements to adopt: %s", err.text);
 }
 
@@ -443,29 +443,29 @@ static void wait_for(rd_transport *t, rd_waiter *w, int64_t now_ms)
     bq_error err;
     int64_t ms = wait_ms(t, w, now_ms);
     if (!rd_conn_is_open(&w->conn)) {
-        if (now_ms >= w->retry_at && rd_waiter_open(t, w, now_ms, &err) != BQ_OK)
-            rd_waiter_drop(t, w, now_ms);
+        if (now_ms >= w->retry_at && bq_rd_waiter_open(t, w, now_ms, &err) != BQ_OK)
+            bq_rd_waiter_drop(t, w, now_ms);
         return;
     }
     if (!w->conn.ready)
         return;
     (void)snprintf(seconds, sizeof(seconds), "%lld.%03lld", (long long)(ms / 1000), (long long)(ms % 1000));
-    rd_args_reset(args);
+    bq_rd_args_reset(args);
     if (rd_laravel(t)) {
         rd_arg_lit(args, "BLPOP");
         for (size_t i = 0; i < w->count; i++)
-            rd_arg(args, t->subs[w->first + i].keys.key[3]);
+            bq_rd_arg(args, t->subs[w->first + i].keys.key[3]);
     } else { /* to where it stands already: nothing changes (contract 7.1) */
         rd_arg_lit(args, "BLMOVE");
-        rd_arg(args, t->subs[w->first].keys.key[0]);
-        rd_arg(args, t->subs[w->first].keys.key[0]);
+        bq_rd_arg(args, t->subs[w->first].keys.key[0]);
+        bq_rd_arg(args, t->subs[w->first].keys.key[0]);
         rd_arg_lit(args, "LEFT");
         rd_arg_lit(args, "LEFT");
     }
-    rd_arg(args, bq_str_of(seconds));
+    bq_rd_arg(args, bq_str_of(seconds));
     rd_expect expect = {.kind = RD_WAIT, .sent_ms = now_ms, .deadline_ms = bq_deadline(timeout_at(t, now_ms), ms)};
-    if (rd_conn_send(&w->conn, args, &expect, &err) != BQ_OK)
-        rd_waiter_drop(t, w, now_ms);
+    if (bq_rd_conn_send(&w->conn, args, &expect, &err) != BQ_OK)
+        bq_rd_waiter_drop(t, w, now_ms);
     else
         w->waiting = true;
 }
@@ -479,9 +479,9 @@ static void heartbeat(rd_transport *t, int64_t now_ms)
         return;
     bq_error err;
     rd_expect expect = {.kind = RD_PING, .sent_ms = now_ms, .deadline_ms = timeout_at(t, now_ms)};
-    rd_args_reset(&t->args);
+    bq_rd_args_reset(&t->args);
     rd_arg_lit(&t->args, "PING");
-    if (rd_conn_send(&t->main, &t->args, &expect, &err) != BQ_OK)
+    if (bq_rd_conn_send(&t->main, &t->args, &expect, &err) != BQ_OK)
         bq_log(&t->host->logger, BQ_LOG_DEBUG, "redis: no heartbeat: %s", err.text);
 }
 
@@ -501,14 +501,14 @@ static void look(rd_transport *t, int64_t now_ms)
     }
 }
 
-void rd_send(rd_transport *t, int64_t now_ms)
+void bq_rd_send(rd_transport *t, int64_t now_ms)
 {
     if (t->state != RD_UP)
         return;
     while (t->queued.head && may_write(t))
         send_batch(t, now_ms);
     if (stale_fresh(t, now_ms))
-        rd_send_back(t, now_ms);
+        bq_rd_send_back(t, now_ms);
     look(t, now_ms);
     reserve_all(t, now_ms);
     for (size_t i = 0; i < t->waiter_count; i++)
@@ -517,7 +517,7 @@ void rd_send(rd_transport *t, int64_t now_ms)
     heartbeat(t, now_ms);
 }
 
-int64_t rd_send_due(rd_transport *t, int64_t now_ms)
+int64_t bq_rd_send_due(rd_transport *t, int64_t now_ms)
 {
     int64_t due = BQ_NEVER;
     if (t->state != RD_UP)

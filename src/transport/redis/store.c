@@ -9,7 +9,7 @@
 
 /* ---- operations ------------------------------------------------------------------------------------------------------ */
 
-void rd_slots_push(rd_slots *list, rd_slot *slot)
+void bq_rd_slots_push(rd_slots *list, rd_slot *slot)
 {
     slot->next = NULL;
     if (list->tail)
@@ -20,7 +20,7 @@ void rd_slots_push(rd_slots *list, rd_slot *slot)
     list->count++;
 }
 
-void rd_slots_push_front(rd_slots *list, rd_slot *chain)
+void bq_rd_slots_push_front(rd_slots *list, rd_slot *chain)
 {
     rd_slot *last = chain;
     if (!chain)
@@ -34,7 +34,7 @@ void rd_slots_push_front(rd_slots *list, rd_slot *chain)
     list->head = chain;
 }
 
-rd_slot *rd_slots_pop(rd_slots *list)
+rd_slot *bq_rd_slots_pop(rd_slots *list)
 {
     rd_slot *slot = list->head;
     if (!slot)
@@ -47,13 +47,13 @@ rd_slot *rd_slots_pop(rd_slots *list)
     return slot;
 }
 
-rd_slot *rd_slot_take(rd_transport *t, bq_op *op)
+rd_slot *bq_rd_slot_take(rd_transport *t, bq_op *op)
 {
     bool publishes = op->kind == BQ_OP_PUBLISH;
     if (t->op_count >= (publishes ? RD_OPS_MAX - RD_SETTLE_ROOM : RD_OPS_MAX) ||
         (publishes && t->op_count > 0 && t->op_bytes > RD_OPS_BYTES))
         return NULL;
-    rd_slot *slot = rd_slots_pop(&t->free);
+    rd_slot *slot = bq_rd_slots_pop(&t->free);
     if (!slot)
         return NULL;
     *slot = (rd_slot){.op = op, .bytes = op->out.body.len + 64};
@@ -70,7 +70,7 @@ static bool settles(bq_op_kind kind)
     return kind != BQ_OP_PUBLISH && kind != BQ_OP_EXTEND;
 }
 
-void rd_slot_decide(rd_transport *t, rd_slot *slot, bq_status status, const bq_error *err)
+void bq_rd_slot_decide(rd_transport *t, rd_slot *slot, bq_status status, const bq_error *err)
 {
     rd_delivery *d = rd_delivery_of(slot->op->in);
     slot->status = status;
@@ -88,14 +88,14 @@ void rd_slot_decide(rd_transport *t, rd_slot *slot, bq_status status, const bq_e
             t->settling--;
         }
     }
-    rd_slots_push(&t->done, slot);
+    bq_rd_slots_push(&t->done, slot);
 }
 
-void rd_slots_decide(rd_transport *t, rd_slot *chain, bq_status status, const bq_error *err)
+void bq_rd_slots_decide(rd_transport *t, rd_slot *chain, bq_status status, const bq_error *err)
 {
     while (chain) {
         rd_slot *next = chain->next;
-        rd_slot_decide(t, chain, status, err);
+        bq_rd_slot_decide(t, chain, status, err);
         chain = next;
     }
 }
@@ -116,12 +116,12 @@ static void explain(const rd_slot *slot, bq_error *err)
     }
 }
 
-size_t rd_reap(void *state, bq_completion *out, size_t max)
+size_t bq_rd_reap(void *state, bq_completion *out, size_t max)
 {
     rd_transport *t = state;
     size_t count = 0;
     while (count < max && t->done.head) {
-        rd_slot *slot = rd_slots_pop(&t->done);
+        rd_slot *slot = bq_rd_slots_pop(&t->done);
         bq_completion *completion = &out[count++];
         completion->cookie = slot->op->cookie;
         completion->op = slot->op;
@@ -133,16 +133,16 @@ size_t rd_reap(void *state, bq_completion *out, size_t max)
         t->op_bytes -= slot->bytes;
         bq_free(slot->error);
         slot->error = NULL;
-        rd_slots_push(&t->free, slot);
+        bq_rd_slots_push(&t->free, slot);
         if (d && --d->ops == 0 && d->settled)
-            rd_delivery_let_go(t, d);
+            bq_rd_delivery_let_go(t, d);
     }
     return count;
 }
 
 /* ---- deliveries ------------------------------------------------------------------------------------------------------ */
 
-void rd_list_add(rd_list *list, rd_delivery *d)
+void bq_rd_list_add(rd_list *list, rd_delivery *d)
 {
     d->next = NULL;
     d->prev = list->tail;
@@ -154,7 +154,7 @@ void rd_list_add(rd_list *list, rd_delivery *d)
     list->count++;
 }
 
-void rd_list_remove(rd_list *list, rd_delivery *d)
+void bq_rd_list_remove(rd_list *list, rd_delivery *d)
 {
     if (d->prev)
         d->prev->next = d->next;
@@ -168,24 +168,24 @@ void rd_list_remove(rd_list *list, rd_delivery *d)
     list->count--;
 }
 
-rd_delivery *rd_delivery_new(rd_transport *t, size_t queue, rd_reply *raw)
+rd_delivery *bq_rd_delivery_new(rd_transport *t, size_t queue, rd_reply *raw)
 {
     rd_delivery *d = bq_calloc(1, sizeof(*d));
     if (!d) {
-        rd_reply_free(raw);
+        bq_rd_reply_free(raw);
         return NULL;
     }
     d->raw = raw;
     d->in = (bq_incoming){.queue = queue,
-                          .body = rd_text(raw),
+                          .body = bq_rd_text(raw),
                           .native_count = -1,
                           .generation = 1,
                           .position = ++t->position,
                           .driver = d};
     if (rd_laravel(t))
         return d;
-    if (rd_frame_read(d->in.body, &d->frame) != BQ_OK) {
-        rd_delivery_free(d);
+    if (bq_rd_frame_read(d->in.body, &d->frame) != BQ_OK) {
+        bq_rd_delivery_free(d);
         return NULL;
     }
     d->in.body = d->frame.body;
@@ -194,23 +194,23 @@ rd_delivery *rd_delivery_new(rd_transport *t, size_t queue, rd_reply *raw)
     return d;
 }
 
-void rd_delivery_free(rd_delivery *d)
+void bq_rd_delivery_free(rd_delivery *d)
 {
-    rd_frame_clear(&d->frame);
-    rd_reply_free(d->raw);
+    bq_rd_frame_clear(&d->frame);
+    bq_rd_reply_free(d->raw);
     bq_free(d->member);
     bq_free(d);
 }
 
 /* Out of the transport's hands: freed, or left to the runtime that asked to keep it. */
-void rd_delivery_let_go(rd_transport *t, rd_delivery *d)
+void bq_rd_delivery_let_go(rd_transport *t, rd_delivery *d)
 {
     if (!d->detached) {
-        rd_list_remove(&t->taken, d);
+        bq_rd_list_remove(&t->taken, d);
         if (d->settling)
             t->settling--;
         d->detached = true;
     }
     if (!d->in.keep || d->forgotten)
-        rd_delivery_free(d);
+        bq_rd_delivery_free(d);
 }

@@ -51,9 +51,9 @@ static void meanings(void **state)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         bq_error err;
-        if (rd_fault_meaning(bq_str_of(rows[i].text)) != rows[i].means)
+        if (bq_rd_fault_meaning(bq_str_of(rows[i].text)) != rows[i].means)
             fail_msg("%s", rows[i].text);
-        assert_int_equal(rd_fault_error(bq_str_of(rows[i].text), "cannot", &err), rows[i].status);
+        assert_int_equal(bq_rd_fault_error(bq_str_of(rows[i].text), "cannot", &err), rows[i].status);
         assert_int_equal(err.status, rows[i].status);
         assert_memory_equal(err.text, "cannot: ", 8);
     }
@@ -63,14 +63,15 @@ static rd_reply *read_whole(const char *text, size_t len, size_t step)
 {
     bq_error err;
     rd_reply *reply = NULL;
-    rd_reader *reader = rd_reader_new();
+    rd_reader *reader = bq_rd_reader_new();
     assert_non_null(reader);
     for (size_t at = 0; at < len; at += step) {
         assert_null(reply); /* not before its last byte */
-        assert_int_equal(rd_reader_feed(reader, (bq_str){text + at, at + step < len ? step : len - at}, &err), BQ_OK);
-        assert_int_equal(rd_reader_next(reader, &reply, &err), BQ_OK);
+        assert_int_equal(bq_rd_reader_feed(reader, (bq_str){text + at, at + step < len ? step : len - at}, &err),
+                         BQ_OK);
+        assert_int_equal(bq_rd_reader_next(reader, &reply, &err), BQ_OK);
     }
-    rd_reader_free(reader);
+    bq_rd_reader_free(reader);
     assert_non_null(reply);
     return reply;
 }
@@ -84,21 +85,21 @@ static void replies_in_pieces(void **state)
         rd_reply *reply = read_whole(text, sizeof(text) - 1, step);
         assert_int_equal(reply->type, RD_ARRAY);
         assert_int_equal(reply->count, 6);
-        assert_true(rd_int_at(reply, 0, 0) == INT64_C(1796085335348));
-        assert_int_equal(rd_at(reply, 1)->type, RD_NIL);
-        assert_true(bq_str_equal(rd_text(rd_at(reply, 2)), (bq_str){"a\0b\r\n", 5}));
-        assert_int_equal(rd_at(reply, 3)->type, RD_STATUS);
-        assert_int_equal(rd_at(reply, 4)->type, RD_ERROR);
-        assert_int_equal(rd_int_at(rd_at(reply, 5), 0, 0), -1);
-        assert_int_equal(rd_at(rd_at(reply, 5), 1)->count, 0);
-        assert_null(rd_at(reply, 6));
-        assert_int_equal(rd_int_at(reply, 2, 7), 7);
-        assert_null(rd_take_at(reply, 0));
-        rd_reply *taken = rd_take_at(reply, 2);
-        assert_null(rd_at(reply, 2));
-        rd_reply_free(reply);
-        assert_true(bq_str_equal(rd_text(taken), (bq_str){"a\0b\r\n", 5}));
-        rd_reply_free(taken);
+        assert_true(bq_rd_int_at(reply, 0, 0) == INT64_C(1796085335348));
+        assert_int_equal(bq_rd_at(reply, 1)->type, RD_NIL);
+        assert_true(bq_str_equal(bq_rd_text(bq_rd_at(reply, 2)), (bq_str){"a\0b\r\n", 5}));
+        assert_int_equal(bq_rd_at(reply, 3)->type, RD_STATUS);
+        assert_int_equal(bq_rd_at(reply, 4)->type, RD_ERROR);
+        assert_int_equal(bq_rd_int_at(bq_rd_at(reply, 5), 0, 0), -1);
+        assert_int_equal(bq_rd_at(bq_rd_at(reply, 5), 1)->count, 0);
+        assert_null(bq_rd_at(reply, 6));
+        assert_int_equal(bq_rd_int_at(reply, 2, 7), 7);
+        assert_null(bq_rd_take_at(reply, 0));
+        rd_reply *taken = bq_rd_take_at(reply, 2);
+        assert_null(bq_rd_at(reply, 2));
+        bq_rd_reply_free(reply);
+        assert_true(bq_str_equal(bq_rd_text(taken), (bq_str){"a\0b\r\n", 5}));
+        bq_rd_reply_free(taken);
     }
 }
 
@@ -109,13 +110,13 @@ static void what_is_no_reply(void **state)
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         bq_error err;
         rd_reply *reply;
-        rd_reader *reader = rd_reader_new();
-        bq_status status = rd_reader_feed(reader, bq_str_of(texts[i]), &err);
+        rd_reader *reader = bq_rd_reader_new();
+        bq_status status = bq_rd_reader_feed(reader, bq_str_of(texts[i]), &err);
         if (status == BQ_OK)
-            status = rd_reader_next(reader, &reply, &err);
+            status = bq_rd_reader_next(reader, &reply, &err);
         assert_true(status == BQ_DATA || status == BQ_NOMEM);
         assert_true(err.text[0] != '\0');
-        rd_reader_free(reader);
+        bq_rd_reader_free(reader);
     }
 }
 

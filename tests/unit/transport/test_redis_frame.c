@@ -19,7 +19,7 @@ static void makes(bq_str body, const bq_prop *props, size_t count, const char *e
     bq_buf out;
     bool dropped = !lost;
     bq_buf_init(&out, 0);
-    assert_int_equal(rd_frame_make(body, props, count, &out, &dropped), BQ_OK);
+    assert_int_equal(bq_rd_frame_make(body, props, count, &out, &dropped), BQ_OK);
     if (!bq_str_equal(bq_buf_str(&out), bq_str_of(expected)))
         fail_msg("made %s, expected %s", out.ptr, expected);
     assert_int_equal(dropped, lost);
@@ -69,14 +69,14 @@ static void frames_are_framed(void **state)
 static void reads(const char *element, const char *body, size_t headers)
 {
     rd_frame frame;
-    assert_int_equal(rd_frame_read(bq_str_of(element), &frame), BQ_OK);
+    assert_int_equal(bq_rd_frame_read(bq_str_of(element), &frame), BQ_OK);
     if (!bq_str_equal(frame.body, bq_str_of(body ? body : element)))
         fail_msg("read %.*s of %s", (int)frame.body.len, frame.body.ptr, element);
     assert_int_equal(frame.framed, body != NULL);
     assert_int_equal(frame.prop_count, headers);
     if (!body)
         assert_ptr_equal(frame.body.ptr, element); /* a view: nothing is copied */
-    rd_frame_clear(&frame);
+    bq_rd_frame_clear(&frame);
 }
 
 /* "a value is a frame only if it is an object with a truthy `__bq_frame` and a string `body`" */
@@ -119,7 +119,7 @@ static void headers_are_read(void **state)
     const char *element =
         "{\"headers\":{\"a\":\"\\u2713\",\"\":\"x\",\"b\":\"\",\"n\":null,\"i\":5.0,\"t\":true,\"o\":{},"
         "\"l\":[1],\"bad\":\"\\udc00\",\"c\":\"d\\n\"},\"body\":\"{\\\"job\\\":1}\",\"__bq_frame\":1}";
-    assert_int_equal(rd_frame_read(bq_str_of(element), &frame), BQ_OK);
+    assert_int_equal(bq_rd_frame_read(bq_str_of(element), &frame), BQ_OK);
     assert_true(bq_str_equal(frame.body, BQ_STR("{\"job\":1}")));
     static const char *const expected[][2] = {{"a", "\xe2\x9c\x93"}, {"i", "5.0"}, {"t", "true"}, {"c", "d\n"}};
     assert_int_equal(frame.prop_count, 4);
@@ -131,7 +131,7 @@ static void headers_are_read(void **state)
         assert_int_equal(frame.props[i].num, 0);
         assert_true(frame.props[i].real >= 0 && frame.props[i].real <= 0);
     }
-    rd_frame_clear(&frame);
+    bq_rd_frame_clear(&frame);
     reads("{\"__bq_frame\":1,\"headers\":[1],\"body\":\"b\"}", "b", 0);
     reads("{\"__bq_frame\":1,\"headers\":{},\"body\":\"b\"}", "b", 0);
 }

@@ -63,7 +63,7 @@ while at <= #ARGV do
             -- What is settled in order stands in front; otherwise it is sooner found from the end, where what was
             -- reserved last is: in front there may be many that others hold. Which of equal elements goes makes no
             -- difference.
-            local front = redis.call('LPOS', KEYS[2], raw, 'MAXLEN', 16)
+            local front = redis.call('LPOS', KEYS[2], raw, 'MAXLEN', 256)
             redis.call('LREM', KEYS[2], front and 1 or -1, raw)
             if counted and over then
                 redis.call('HDEL', KEYS[4], redis.sha1hex(raw))
