@@ -341,6 +341,13 @@ static int parse_long(parser *p, const char *word)
     return set_value(p, option, p->argv[p->next++]);
 }
 
+static int unknown_letter(const parser *p, const char *word, char letter)
+{
+    if (!word[2])
+        return args_usage_error(p->verb, "unknown option '%s'", word);
+    return args_usage_error(p->verb, "unknown option '-%c' in '%s'", letter, word);
+}
+
 /* -v, -vv, -vq QUEUE, -qQUEUE. */
 static int parse_letters(parser *p, const char *word)
 {
@@ -349,7 +356,7 @@ static int parse_letters(parser *p, const char *word)
         if (!option)
             option = find_letter(cli_common_options, *at);
         if (!option)
-            return args_usage_error(p->verb, "unknown option '-%c' in '%s'", *at, word);
+            return unknown_letter(p, word, *at);
         if (!takes_value(option)) {
             int rc = set_value(p, option, NULL);
             if (rc)

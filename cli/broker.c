@@ -14,6 +14,8 @@ int broker_open(const cli_verb *verb, const cli_common *common, bq_admin **admin
     int status = target_url(verb, common, &url);
     if (!status && bq_admin_open(admin, url, common->timeout_ms, &logger, &err) != BQ_OK)
         status = out_failure(verb->name, &err);
+    if (!status)
+        target_warn_private(url, "nothing that was published elsewhere is there");
     free(url);
     return status;
 }

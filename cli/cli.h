@@ -123,6 +123,8 @@ extern const cli_option cli_common_options[];
 /* The verbs in the order of the help; ends with NULL. */
 extern const cli_verb *const cli_verbs[];
 const cli_verb *cli_find_verb(const char *name);
+/* The verb that a misspelt name resembles; NULL: none. */
+const char *cli_nearest_verb(const char *name);
 
 extern const cli_verb cli_publish, cli_work, cli_inspect, cli_peek, cli_queues, cli_stats, cli_redrive, cli_purge,
     cli_help, cli_version;

@@ -40,8 +40,10 @@ static int run(const cli_verb *verb, void *values, char **operands, size_t count
     if (argument && strcmp(topic, "completions") == 0)
         return complete_write(argument);
     const cli_verb *about = cli_find_verb(topic);
+    if (!about && cli_nearest_verb(topic))
+        return args_usage_error(NULL, "no help on '%s': did you mean '%s'?", topic, cli_nearest_verb(topic));
     if (!about)
-        return args_usage_error(verb, "no help on '%s'", topic);
+        return args_usage_error(NULL, "no help on '%s'", topic);
     if (argument)
         return args_usage_error(verb, "too many arguments, from '%s' on", argument);
     help_verb(about);

@@ -85,6 +85,8 @@ static int read_operands(const cli_verb *verb, publish_values *v, char **operand
         return args_usage_error(verb, "--lines reads stdin: no DATA beside it");
     if (!v->lines && !v->raw && !v->urn)
         return args_usage_error(verb, "what is published? bq publish -q QUEUE URN [DATA]");
+    if (v->urn && (v->urn[0] == '{' || v->urn[0] == '['))
+        return args_usage_error(verb, "'%.60s' is no URN: the URN comes first: bq publish -q QUEUE URN DATA", v->urn);
     if (v->urn && bq_str_blank(bq_str_of(v->urn)))
         return args_usage_error(verb, "the URN is blank");
     if (!v->lines && (!v->queue || !*v->queue))
@@ -147,6 +149,26 @@ void publish_print_id(const publish_values *v, const char *id, bq_str queue)
     bq_buf_clear(&line);
 }
 
+/* What cannot begin any JSON value was hardly meant as one: said in the words of a command line. */
+static bool no_json(const publish_values *v, bq_str data)
+{
+    bq_str text = bq_str_trim(data);
+    char c = text.len ? text.ptr[0] : '{';
+    if (v->raw || c <= ' ' || c > '~' || strchr("{[\"-0123456789tfn", c))
+        return false;
+    out_error("publish: data: not a JSON object: unexpected '%c'", c);
+    return true;
+}
+
+/* Nothing, or white space, where a message is expected: somebody forgot it. */
+static bool nothing(const publish_values *v, bq_str data)
+{
+    if (v->raw || !bq_str_blank(data))
+        return false;
+    out_error("publish: no data: give a JSON object as DATA or on standard input");
+    return true;
+}
+
 static int publish_one(const publish_values *v, bq_publisher *publisher, bq_message_spec *spec)
 {
     bq_buf buf = {0};
@@ -158,6 +180,10 @@ static int publish_one(const publish_values *v, bq_publisher *publisher, bq_mess
     int status = read_data(v, &buf, &data);
     if (status)
         goto out;
+    if (nothing(v, data) || no_json(v, data)) {
+        status = CLI_DATA;
+        goto out;
+    }
     if (!line_parse(&parser, v->raw ? LINE_RAW : LINE_DATA, data, spec)) {
         out_error("publish: %s", parser.why);
         status = CLI_DATA;
@@ -167,6 +193,8 @@ static int publish_one(const publish_values *v, bq_publisher *publisher, bq_mess
         status = out_failure("publish", &err);
         goto out;
     }
+    if (!*id)
+        out_note("the body holds no meta.id, so that none is printed");
     publish_print_id(v, id, spec->queue);
 out:
     line_parser_clear(&parser);
@@ -191,6 +219,7 @@ static int publish(const publish_values *v, const char *url, bq_message_spec *sp
         bq_publisher_close(publisher, 0);
         return out_failure("publish", &err);
     }
+    target_warn_private(url, "what is published is gone when this command ends");
     int status = v->lines ? publish_lines(v, publisher, spec) : publish_one(v, publisher, spec);
     bq_publisher_close(publisher, v->common.timeout_ms);
     return status;

@@ -33,7 +33,7 @@ typedef struct redrive_values {
     /* Read from those. */
     bool include_poison, include_gated;
     int64_t now_ms;
-    uint64_t seen, redriven;
+    uint64_t seen, redriven, would; /* `would`: be redriven, if this were no dry run */
 } redrive_values;
 
 #define OFFSET(field) offsetof(redrive_values, field)
@@ -104,6 +104,7 @@ static void report(const bq_redrive_item *item, void *arg)
     bq_buf line = {0};
     v->seen++;
     v->redriven += item->redriven;
+    v->would += item->skip == BQ_SKIP_NONE;
     if (out_progress_due())
         out_progress("%llu seen, %llu redriven", (unsigned long long)v->seen, (unsigned long long)v->redriven);
     if (item->skip == BQ_SKIP_NOT_SELECTED && !v->common.verbose)
@@ -165,18 +166,20 @@ static int read_options(const cli_verb *verb, redrive_values *v)
 
 /* The name of the dead-letter queue: --from, else the binding's for -q. The broker is asked for nothing else here, but
  * only once it answers is it known which binding a URL has. */
-static int find_source(const cli_verb *verb, const redrive_values *v, bq_buf *name)
+static int find_source(const cli_verb *verb, const redrive_values *v, const char *url, bq_buf *name)
 {
     bq_admin *admin = NULL;
+    bq_error err;
+    bq_logger logger = out_logger();
     if (v->from)
         return bq_buf_add(name, v->from, strlen(v->from)) == BQ_OK ? CLI_DONE : CLI_TEMPORARY;
-    int status = broker_open(verb, &v->common, &admin);
-    if (status)
-        return status;
-    if (bq_dead_letter_queue(bq_admin_binding(admin), bq_str_of(v->queue), name) != BQ_OK)
-        status = CLI_TEMPORARY;
+    /* The redrive connects for itself, and tells so: once is enough. */
+    logger.level = logger.level > BQ_LOG_WARN ? BQ_LOG_WARN : logger.level;
+    if (bq_admin_open(&admin, url, v->common.timeout_ms, &logger, &err) != BQ_OK)
+        return out_failure(verb->name, &err);
+    bq_status status = bq_dead_letter_queue(bq_admin_binding(admin), bq_str_of(v->queue), name);
     bq_admin_close(admin);
-    return status;
+    return status == BQ_OK ? CLI_DONE : CLI_TEMPORARY;
 }
 
 static void describe(redrive_values *v, bq_redrive_options *o)
@@ -199,6 +202,16 @@ static void describe(redrive_values *v, bq_redrive_options *o)
     o->logger = out_logger();
 }
 
+static void summarize(const redrive_values *v, const char *source, const bq_redrive_result *result)
+{
+    unsigned long long seen = result->seen, redriven = result->redriven, skipped = result->skipped;
+    if (v->dry_run) /* the library counts what a dry run leaves among the skipped */
+        out_note("%s: %llu seen, %llu would be redriven, %llu skipped (dry run)", source, seen,
+                 (unsigned long long)v->would, seen - v->would);
+    else
+        out_note("%s: %llu seen, %llu redriven, %llu skipped", source, seen, redriven, skipped);
+}
+
 static int run(const cli_verb *verb, void *values, char **operands, size_t count)
 {
     redrive_values *v = values;
@@ -216,16 +229,16 @@ static int run(const cli_verb *verb, void *values, char **operands, size_t count
         status = CLI_CONFIG;
     }
     if (!status)
-        status = find_source(verb, v, &source);
+        status = find_source(verb, v, url, &source);
     if (status)
         goto out;
+    target_warn_private(url, "nothing that was published elsewhere is there");
     describe(v, &what);
     interrupt_catch(NULL, NULL);
     if (bq_redrive(url, source.ptr, &what, &result, &err) != BQ_OK)
         status = broker_failure(verb, source.ptr, &err);
     out_progress_end();
-    out_note("%s: %llu seen, %llu redriven, %llu skipped%s", source.ptr, (unsigned long long)result.seen,
-             (unsigned long long)result.redriven, (unsigned long long)result.skipped, v->dry_run ? " (dry run)" : "");
+    summarize(v, source.ptr, &result);
     if (!status && interrupt_count()) {
         out_end(CLI_DONE);
         interrupt_die();

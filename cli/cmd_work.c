@@ -9,6 +9,7 @@
 #include "interrupt.h"
 #include "mux.h"
 #include "out.h"
+#include "process.h"
 #include "target.h"
 #include "text.h"
 #include "work.h"
@@ -20,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define IDLE_TOLD_MS 1000
 
 #define OFFSET(field) offsetof(work_values, field)
 
@@ -36,8 +39,8 @@ static const cli_option options[] = {
     {CLI_INT, 0, "coprocesses", "N", OFFSET(coprocesses), "1", NULL, 1, 256, 0, "how many of those run"},
     {CLI_FLAG, 0, "print", NULL, OFFSET(print), NULL, NULL, 0, 0, 0,
      "print each message as a line, and acknowledge it once that is written"},
-    {CLI_CHOICE, 0, "format", "FORMAT", OFFSET(format), "body", FORMAT_CHOICES, 0, 0, 0,
-     "with --print: body, data, or full: with queue, route, headers, key and attempts"},
+    {CLI_CHOICE, 0, "format", "FORMAT", OFFSET(format), NULL, FORMAT_CHOICES, 0, 0, 0,
+     "with --print: body (the default), data, or full: with queue, route, headers, key and attempts"},
     {CLI_DURATION, 0, "handler-timeout", "D", OFFSET(handler_timeout_ms), "off", NULL, 0, INT64_C(604800000), CLI_OFF,
      "end a handler that takes longer; that counts as failed"},
     {CLI_INT, 'c', "concurrency", "N", OFFSET(concurrency), "1", NULL, 1, 4096, 0, "handlers at a time"},
@@ -135,13 +138,24 @@ static void on_error(const bq_failure *f, void *arg)
     if (f->settlement)
         snprintf(settlement, sizeof(settlement), " (%.180s)", f->settlement->text);
     out_warn("%.*s: %.*s, attempt %d: %s%s; %s%s", cut(f->queue, 80), f->queue.ptr ? f->queue.ptr : "",
-             cut(f->route, 120), f->route.ptr ? f->route.ptr : "?", (int)f->attempts, trouble_name(f->trouble), why,
-             settled_names[f->settled], settlement);
+             f->route.len ? cut(f->route, 120) : 8, f->route.len ? f->route.ptr : "(no URN)", (int)f->attempts,
+             trouble_name(f->trouble), why, settled_names[f->settled], settlement);
 }
+
+/* What the callbacks know of the run: they are called from the consumer's threads. */
+typedef struct telling {
+    atomic_bool was_down;
+    atomic_llong idle_since_ms; /* connected, and no message has come yet; 0: not */
+    bool told_idle;             /* or found busy; of on_metrics alone */
+    bool progress;              /* a line of progress may be drawn */
+    const cli_list *queues;
+} telling;
 
 static void on_connection(bool up, const bq_error *why, void *arg)
 {
-    atomic_bool *was_down = arg;
+    telling *t = arg;
+    atomic_bool *was_down = &t->was_down;
+    atomic_store(&t->idle_since_ms, up ? monotonic_ms() : 0);
     if (!up) {
         atomic_store(was_down, true);
         out_warn("not connected%s%s", why && why->text[0] ? ": " : "", why ? why->text : "");
@@ -152,10 +166,27 @@ static void on_connection(bool up, const bq_error *why, void *arg)
     }
 }
 
+/* Somebody at a terminal who misspelt the queue would wait for ever without a word. */
+static void tell_idle(telling *t, const bq_metrics *m)
+{
+    bq_buf names = {0};
+    long long since = atomic_load(&t->idle_since_ms);
+    if (t->told_idle || !since || monotonic_ms() - since < IDLE_TOLD_MS)
+        return;
+    t->told_idle = true;
+    if (m->handled + m->retried + m->dead_lettered + m->dropped + m->released + m->in_flight > 0)
+        return;
+    for (size_t i = 0; i < t->queues->count; i++)
+        buf_printf(&names, "%s%.80s", i ? ", " : "", t->queues->items[i]);
+    out_note("waiting for messages on %s; Ctrl-C stops", names.ptr ? names.ptr : "");
+    bq_buf_clear(&names);
+}
+
 static void on_metrics(const bq_metrics *m, void *arg)
 {
-    (void)arg;
-    if (out_progress_due())
+    telling *t = arg;
+    tell_idle(t, m);
+    if (t->progress && out_progress_due())
         out_progress("%llu handled, %llu retried, %llu dead-lettered, %llu in flight", (unsigned long long)m->handled,
                      (unsigned long long)m->retried, (unsigned long long)m->dead_lettered,
                      (unsigned long long)m->in_flight);
@@ -172,7 +203,7 @@ typedef struct work {
     exec_handler any;
     char **urns; /* allocated */
     mux *coprocesses;
-    atomic_bool was_down;
+    telling telling;
 } work;
 
 static int add_routes(const cli_verb *verb, work *w)
@@ -194,7 +225,7 @@ static int add_routes(const cli_verb *verb, work *w)
         for (size_t j = 0; j < i; j++)
             if (strcmp(w->urns[i], w->urns[j]) == 0)
                 return args_usage_error(verb, "--handle: %s stands twice", w->urns[i]);
-        w->handlers[i] = (exec_handler){equals + 1, w->v->handler_timeout_ms};
+        w->handlers[i] = (exec_handler){.command = equals + 1, .timeout_ms = w->v->handler_timeout_ms};
         w->routes[i] = (bq_route){w->urns[i], work_exec, &w->handlers[i]};
     }
     w->consumer.routes = w->routes;
@@ -205,9 +236,9 @@ static int add_routes(const cli_verb *verb, work *w)
 static int add_handlers(const cli_verb *verb, work *w)
 {
     work_values *v = w->v;
-    w->format = (message_format)v->format;
+    w->format = v->format < 0 ? FORMAT_BODY : (message_format)v->format;
     if (v->exec) {
-        w->any = (exec_handler){v->exec, v->handler_timeout_ms};
+        w->any = (exec_handler){.command = v->exec, .timeout_ms = v->handler_timeout_ms};
         w->consumer.any = work_exec;
         w->consumer.any_arg = &w->any;
     } else if (v->print) {
@@ -242,6 +273,8 @@ static int check_usage(const cli_verb *verb, const work_values *v)
         return args_usage_error(verb, "what is done with the messages? --exec, --handle, --handle-stdio or --print");
     if ((v->exec && !*v->exec) || (v->handle_stdio && !*v->handle_stdio))
         return args_usage_error(verb, "the handler's command is empty");
+    if (v->format >= 0 && !v->print)
+        return args_usage_error(verb, "--format belongs to --print");
     if (v->dlq.given && v->no_dlq)
         return args_usage_error(verb, "--dlq or --no-dlq, not both");
     return CLI_DONE;
@@ -282,9 +315,11 @@ static void describe(work *w)
     c->on_error = on_error;
     c->on_connection = on_connection;
     /* A handler's own output on the terminal and a line of progress would mix. */
-    c->on_metrics = isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO) ? on_metrics : NULL;
+    w->telling.progress = !isatty(STDOUT_FILENO);
+    w->telling.queues = &v->queues;
+    c->on_metrics = isatty(STDERR_FILENO) ? on_metrics : NULL;
     c->metrics_interval_ms = 500;
-    c->arg = &w->was_down;
+    c->arg = &w->telling;
     c->logger = out_logger();
 }
 
@@ -315,6 +350,14 @@ static void summarize(const bq_metrics *m)
     bq_buf_clear(&text);
 }
 
+static bool any_broken(const work *w)
+{
+    bool broken = atomic_load(&w->any.broken);
+    for (size_t i = 0; i < w->v->handles.count; i++)
+        broken = broken || atomic_load(&w->handlers[i].broken);
+    return broken;
+}
+
 static int finish(work *w, bq_consumer *consumer, bq_status ended, const bq_error *err, int status)
 {
     bq_metrics metrics;
@@ -322,6 +365,8 @@ static int finish(work *w, bq_consumer *consumer, bq_status ended, const bq_erro
     out_progress_end();
     if (ended != BQ_OK && !status)
         status = out_failure("work", err);
+    if (!status && any_broken(w))
+        status = CLI_CONFIG;
     bool counted = w->v->max > 0 || w->v->drain.given;
     if (!status && counted && !interrupt_count() && (metrics.dead_lettered > 0 || metrics.dropped > 0))
         status = CLI_PARTLY;
@@ -352,6 +397,7 @@ static int consume(work *w, const char *url)
     interrupt_hold(false);
     if (opened != BQ_OK)
         return out_failure("work", &err);
+    target_warn_private(url, "nobody else can publish to it");
     int status = connect_first(w, consumer);
     bq_status ended = BQ_OK;
     if (status) {
@@ -417,7 +463,9 @@ static const char *const text[] = {
     "value "
     "becomes U+FFFD, and a value of more than 64 KiB is left out. Its stdout and stderr pass through.",
     "The exit status of CMD decides: 0, done; 65, rejected, which dead-letters the message at once; any other, or a "
-    "signal, failed. 'exit status N' or 'signal N' becomes dead_letter.exception, the last line of its stderr, cut at "
+    "signal, failed. 126 and 127, with which the shell says that it cannot run CMD, end the run with exit status 78 as "
+    "long as CMD has never succeeded: the messages are given back. 'exit status N' or 'signal N' becomes "
+    "dead_letter.exception, the last line of its stderr, cut at "
     "1 "
     "KiB, dead_letter.error. Handlers run in process groups of their own: Ctrl-C stops taking messages, not the "
     "handlers. "

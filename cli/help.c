@@ -305,8 +305,14 @@ static int no_such_scheme(const cli_verb *verb, const char *scheme)
     const char *missing;
     for (size_t i = 0; (missing = bq_transport_missing_at(i)); i++) {
         if (strcmp(missing, scheme) == 0) {
-            out_error("%s: the transport of %s is not built in", verb->name, scheme);
-            return CLI_CONFIG;
+            /* Why, and what would help, the library says to whoever wants to open such a URL; nothing is opened. */
+            char url[64];
+            bq_admin *admin = NULL;
+            bq_error err;
+            snprintf(url, sizeof(url), "%s://localhost", missing);
+            if (bq_admin_open(&admin, url, 1, NULL, &err) != BQ_OK)
+                return out_failure(verb->name, &err);
+            bq_admin_close(admin);
         }
     }
     const char *nearest = args_nearest(scheme, next_scheme, &names);

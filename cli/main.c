@@ -44,10 +44,15 @@ static const char *next_verb_name(void *state)
     return cli_verbs[*at] ? cli_verbs[(*at)++]->name : NULL;
 }
 
-static int unknown_verb(const char *name)
+const char *cli_nearest_verb(const char *name)
 {
     size_t at = 0;
-    const char *nearest = args_nearest(name, next_verb_name, &at);
+    return args_nearest(name, next_verb_name, &at);
+}
+
+static int unknown_verb(const char *name)
+{
+    const char *nearest = cli_nearest_verb(name);
     if (nearest)
         return args_usage_error(NULL, "unknown command '%s': did you mean '%s'?", name, nearest);
     return args_usage_error(NULL, "unknown command '%s'", name);
@@ -109,7 +114,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write, told apart there */
     argc = argc > 0 ? argc - 1 : 0;
     argv++;
-    if (argc == 1 && strcmp(argv[0], "--version") == 0)
+    if (argc == 1 && (strcmp(argv[0], "--version") == 0 || strcmp(argv[0], "-V") == 0))
         argv[0] = version;
     int at = args_find_verb(argc, argv);
     if (at < 0)

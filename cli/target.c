@@ -114,14 +114,14 @@ static int find_name(const char *path, bq_str content, const char *name, bq_str 
     return found;
 }
 
-static int config_failure(const char *path, int rc)
+static int config_failure(const char *path, const char *name, int rc)
 {
     if (rc == EPERM)
         out_error("%s: others may read it, and it may hold passwords", path);
     else if (rc == EINVAL)
-        out_error("%s: not a file", path);
+        out_error("@%s is looked up in %s: not a file", name, path);
     else
-        out_error("%s: %s", path, strerror(rc));
+        out_error("@%s is looked up in %s: %s", name, path, strerror(rc));
     if (rc == EPERM)
         out_hint("chmod 600 %s", path);
     return CLI_CONFIG;
@@ -139,7 +139,7 @@ static int lookup(const char *name, char **url)
     }
     int rc = read_config(path, &content);
     if (rc) {
-        config_failure(path, rc);
+        config_failure(path, name, rc);
         goto out;
     }
     int line = find_name(path, bq_buf_str(&content), name, &found);
@@ -213,6 +213,13 @@ const bq_transport_ops *target_transport(const char *url)
             if (same_scheme(url, len, *scheme))
                 return ops;
     return NULL;
+}
+
+void target_warn_private(const char *url, const char *consequence)
+{
+    const bq_transport_ops *ops = target_transport(url);
+    if (ops && strcmp(ops->name, "memory") == 0)
+        out_warn("%.100s lives in this process only: %s", url, consequence);
 }
 
 bool target_is(const char *url, const char *family)

@@ -9,6 +9,10 @@
 /* The URL to use, allocated: free it. CLI_DONE, CLI_USAGE (none given) or CLI_CONFIG (the file), after a message. */
 int target_url(const cli_verb *verb, const cli_common *common, char **url);
 
+/* Warns when the messages of this URL live in this process only (memory:). `consequence` says what that means for the
+ * command. */
+void target_warn_private(const char *url, const char *consequence);
+
 /* Calls `fn` for every configured name, for the completions. Silent about faults. */
 void target_names(void (*fn)(const char *name, void *arg), void *arg);
 

@@ -6,6 +6,8 @@
 
 #include "cli.h"
 
+#include <stdatomic.h>
+
 typedef struct work_values {
     cli_common common;
     cli_list queues;
@@ -41,10 +43,12 @@ void work_stop(void);
 
 typedef struct exec_handler {
     const char *command;
-    int64_t timeout_ms; /* 0: none */
+    int64_t timeout_ms;    /* 0: none */
+    atomic_bool succeeded; /* it has judged a message: done or rejected */
+    atomic_bool broken;    /* it cannot be run: everything is given back, and the run ends */
 } exec_handler;
 
-/* `arg` is an exec_handler. */
+/* `arg` is an exec_handler. A command that cannot be run (126, 127) and never could ends the run. */
 bq_outcome work_exec(bq_delivery *delivery, void *arg);
 
 /* ---- --print (work_print.c). From handler threads. ---- */

@@ -24,6 +24,8 @@
 #define CANCELLED_GRACE_MS 500 /* ... and when the run ends: less than the consumer waits for its handlers */
 #define LAST_LINE_MAX 1024
 #define EXIT_REJECTED 65
+#define EXIT_CANNOT_EXECUTE 126 /* what the shell says of a command that is there, but no program */
+#define EXIT_NOT_FOUND 127
 
 /* The last line of stderr that is not blank, cut at 1 KiB. */
 typedef struct last_line {
@@ -35,7 +37,7 @@ typedef struct last_line {
 
 typedef struct run {
     bq_delivery *delivery;
-    const exec_handler *handler;
+    exec_handler *handler;
     spawned child;
     int stderr_fd;
     last_line line;
@@ -177,6 +179,16 @@ static int start(run *r, const environment *env)
 
 /* ---- the outcome ------------------------------------------------------------------------------------------------------ */
 
+/* A misspelt command must not fail the queue's messages one by one. */
+static bq_outcome cannot_run(exec_handler *handler, const char *what)
+{
+    if (!atomic_exchange(&handler->broken, true)) {
+        out_error("cannot run the handler '%.200s' (%s): the messages are given back", handler->command, what);
+        work_stop();
+    }
+    return BQ_RELEASED;
+}
+
 static bq_outcome judge(run *r, int status)
 {
     char what[48];
@@ -189,11 +201,16 @@ static bq_outcome judge(run *r, int status)
         bq_delivery_set_error(r->delivery, BQ_STR(WORK_TIMEOUT_NAME), line.len ? line : bq_str_of(late));
         return BQ_FAILED;
     }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    if (code == 0 || code == EXIT_REJECTED)
+        atomic_store(&r->handler->succeeded, true);
+    if (code == 0)
         return BQ_DONE;
     spawn_describe(status, what, sizeof(what));
+    if ((code == EXIT_CANNOT_EXECUTE || code == EXIT_NOT_FOUND) && !atomic_load(&r->handler->succeeded))
+        return cannot_run(r->handler, what);
     bq_delivery_set_error(r->delivery, bq_str_of(what), line.len ? line : BQ_STR_NULL);
-    return WIFEXITED(status) && WEXITSTATUS(status) == EXIT_REJECTED ? BQ_REJECTED : BQ_FAILED;
+    return code == EXIT_REJECTED ? BQ_REJECTED : BQ_FAILED;
 }
 
 /* No process could be started: that is the machine's fault, not the message's. It goes back, after a pause, so that this
@@ -210,6 +227,8 @@ bq_outcome work_exec(bq_delivery *delivery, void *arg)
 {
     run r = {.delivery = delivery, .handler = arg, .stderr_fd = -1, .child = {0, -1}};
     environment env;
+    if (atomic_load(&r.handler->broken))
+        return BQ_RELEASED;
     if (!environment_make(&env, delivery))
         return not_started(delivery, ENOMEM);
     int rc = start(&r, &env);

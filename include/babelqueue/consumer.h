@@ -17,7 +17,8 @@ extern "C" {
 
 typedef struct bq_consumer bq_consumer;
 
-/* One message in a handler's hands. Borrowed until the handler returns; deferred: until it is settled. */
+/* One message in a handler's hands. Borrowed until the handler returns; deferred: until it is settled. Its functions are
+ * for one thread at a time, except bq_delivery_settle, _cancelled and _lease_lost. */
 typedef struct bq_delivery bq_delivery;
 
 typedef enum bq_outcome {
@@ -60,7 +61,12 @@ BQ_API void bq_delivery_set_error(bq_delivery *delivery, bq_str exception, bq_st
 BQ_API void bq_delivery_set_retry_after(bq_delivery *delivery, int64_t delay_ms);
 /* The handler's return value as JSON, for brokers that keep one (BullMQ). Copied. */
 BQ_API void bq_delivery_set_result(bq_delivery *delivery, bq_str json);
-/* Settles a delivery whose handler returned BQ_DEFERRED; may also be called before it returns. Thread-safe, once. */
+/* Settles a delivery whose handler returned BQ_DEFERRED; may also be called before it returns, and is then carried out
+ * when it has. Thread-safe; the first outcome counts, BQ_DEFERRED is none, and the delivery is not to be used any more.
+ * Until it is called the delivery keeps its place of the prefetch, whatever has become of the message meanwhile: when
+ * its timeout passed or the consumer ended first, the message was settled or given back without it, and the call only
+ * lets go of the delivery. So it is safe after bq_consumer_stop, and after bq_consumer_close too. What the delivery
+ * shows stays readable until then, after close only where the transport keeps it (memory and SQLite do). */
 BQ_API void bq_delivery_settle(bq_delivery *delivery, bq_outcome outcome);
 
 /* ---- options --------------------------------------------------------------------------------------------------- */
@@ -149,16 +155,19 @@ typedef struct bq_consumer_options {
     double retry_multiplier;       /* 0: 1 */
     int64_t retry_max_ms;          /* 0: no cap */
     bq_jitter retry_jitter;
-    int64_t handler_timeout_ms;  /* 0: none. Sets bq_delivery_cancelled; the outcome counts as failed */
+    int64_t handler_timeout_ms;  /* 0: none. Past it bq_delivery_cancelled is true, and the outcome counts as failed
+                                    whatever it says. A handler that has not returned a second later is settled
+                                    without it where the transport keeps its message, else its lease may lapse */
     int64_t shutdown_timeout_ms; /* 0: 30 s; -1: none, give back at once */
     int64_t settle_timeout_ms;   /* one write until it is confirmed; 0: the URL's `timeout` */
     int64_t settle_pause_ms;     /* after a failed settlement; 0: 1 s; -1: none */
     uint64_t max_messages;       /* stop after so many were settled; 0: never */
     int drain;                   /* 1: stop when nothing is ready and nothing in flight; 2: nothing delayed either */
     const char *lang;            /* dead_letter.lang; NULL: "c" */
-    void (*on_error)(const bq_failure *failure, void *arg);   /* after settlement, from the I/O thread */
-    void (*on_metrics)(const bq_metrics *metrics, void *arg); /* every metrics_interval_ms, from the I/O thread */
-    int64_t metrics_interval_ms;                              /* 0: 10 s */
+    void (*on_error)(const bq_failure *failure, void *arg); /* after settlement, from the I/O thread */
+    void (*on_metrics)(const bq_metrics *metrics,
+                       void *arg); /* every metrics_interval_ms and at the end, as on_error */
+    int64_t metrics_interval_ms;   /* 0: 10 s */
     void (*on_connection)(bool up, const bq_error *why, void *arg);
     void *arg; /* of the callbacks above */
     bq_logger logger;
@@ -183,7 +192,9 @@ BQ_API bq_status bq_consumer_wait(bq_consumer *consumer, int64_t timeout_ms, bq_
  * give the rest back unchanged. Second call: give back at once. */
 BQ_API void bq_consumer_stop(bq_consumer *consumer);
 BQ_API void bq_consumer_metrics(const bq_consumer *consumer, bq_metrics *out);
-/* Stops when it still runs, then frees. No callback runs after it returns. */
+/* Stops when it still runs, then frees. Bounded by shutdown_timeout and a few seconds: a handler that does not return by
+ * then is left behind with an error in the log, and what it uses is freed when it does. No callback begins after it
+ * returns. Not to be called from a callback or a handler. */
 BQ_API void bq_consumer_close(bq_consumer *consumer);
 
 #ifdef __cplusplus

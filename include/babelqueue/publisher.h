@@ -54,7 +54,7 @@ typedef struct bq_message_spec {
     bq_str group;      /* FIFO group */
     int64_t delay_ms;  /* 0: now */
     bq_str body;       /* a whole body, sent as it is: outbox, tests, repairs. urn, data and trace_id are ignored */
-    const void *extra; /* driver-specific options */
+    const void *extra; /* driver-specific options; not copied: valid until the message has been called back */
 } bq_message_spec;
 
 #define BQ_MESSAGE_SPEC_INIT                                                                                           \
@@ -78,13 +78,15 @@ BQ_API bq_status bq_publisher_wait(bq_publisher *publisher, int64_t timeout_ms, 
 /* Publishes and waits for the confirmation. `id` receives meta.id. */
 BQ_API bq_status bq_publish(bq_publisher *publisher, const bq_message_spec *spec, char id[BQ_ID_SIZE],
                             bq_error *err) BQ_MUST_CHECK;
-/* Copies the message and returns; `done` follows (not when this call fails). Waits while max_in_flight is reached,
- * at most the message's timeout, then BUSY. Not to be called from `done`. */
+/* Copies the message and returns; `done` (may be NULL) follows, not when this call fails. Waits while max_in_flight is
+ * reached, at most the message's timeout, then BUSY; called from `done` it does not wait, but is BUSY at once. */
 BQ_API bq_status bq_publish_async(bq_publisher *publisher, const bq_message_spec *spec, bq_published_fn done, void *arg,
                                   bq_error *err) BQ_MUST_CHECK;
 /* Waits until everything submitted before has been called back. TIMEOUT when it has not. */
 BQ_API bq_status bq_publisher_flush(bq_publisher *publisher, int64_t timeout_ms, bq_error *err) BQ_MUST_CHECK;
-/* Flushes for at most timeout_ms; what is left is called back as UNKNOWN (sent) or CLOSED (not sent). */
+/* Flushes for at most timeout_ms; what is left is called back as UNKNOWN (sent) or CLOSED (not sent). Bounded also with a
+ * client library that does not return: its connection is then left behind, and nobody is called back any more. Not to
+ * be called from a callback, nor while other threads still use the publisher. */
 BQ_API void bq_publisher_close(bq_publisher *publisher, int64_t timeout_ms);
 
 #ifdef __cplusplus

@@ -128,7 +128,7 @@ typedef enum bq_op_kind {
     BQ_OP_RETRY,        /* replace `in` by `out` on the same queue, after out.delay_ms, in one guarded step */
     BQ_OP_DEAD_LETTER,  /* write `out`, then acknowledge `in`, in one guarded step */
     BQ_OP_REJECT,       /* reject `in` natively, with `reason` and `description` */
-    BQ_OP_NATIVE_RETRY, /* let the broker redeliver `in` after out.delay_ms and count it */
+    BQ_OP_NATIVE_RETRY, /* let the broker redeliver `in` after out.delay_ms (-1: its own backoff) and count it */
     BQ_OP_LEAVE,        /* leave `in` to the broker's own policy; free it here */
     BQ_OP_EXTEND,       /* renew the lease of `in`; its lease_until_ms is updated before the completion */
 } bq_op_kind;
@@ -290,8 +290,8 @@ typedef struct bq_transport_ops {
     void (*forget)(void *t, bq_incoming *in);
     /* Thread-safe: breaks a call inside a client library that blocks without end. NULL: nothing ever blocks. */
     void (*interrupt)(void *t);
-    /* Connected and every subscribed queue known to be empty: nothing ready, nothing of ours in flight. With `all`,
-     * nothing delayed either. NULL or BQ_CAP_IDLE absent: the runtime asks admin stats. */
+    /* Connected and every subscribed queue known to be empty: nothing ready and nothing in flight, with others neither
+     * (but for a lease that never ends: its worker may be dead). With `all`, nothing delayed either. NULL or BQ_CAP_IDLE absent: the runtime asks admin stats. */
     bool (*idle)(void *t, bool all);
     const bq_admin_ops *admin; /* NULL: none */
     /* The client library and its version as it runs, "SQLite 3.40.1", for `bq version`. NULL: none. */

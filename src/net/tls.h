@@ -10,7 +10,7 @@
 
 #include <babelqueue/types.h>
 
-/* The options of every TLS connection (options.md's "TLS" row), filled by a driver's option table. */
+/* The options of every TLS connection, filled by a driver's option table. */
 typedef struct bq_tls_options {
     const char *ca;           /* PEM file or directory of the authorities trusted; NULL: the system's */
     const char *cert;         /* PEM file of the client's certificate, its chain after it */

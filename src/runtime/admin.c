@@ -81,6 +81,9 @@ static bq_status unsupported(const bq_admin *a, const char *what, bq_error *err)
 /* Between two calls the connection may have gone, and nobody has looked since. */
 static bq_status ready(bq_admin *a, bq_str queue, bq_error *err)
 {
+    bq_status st = bq_link_here(&a->link, err);
+    if (st)
+        return st;
     if (bq_str_blank(queue))
         return bq_fail(err, BQ_INVALID, "no queue is named");
     bq_link_turn(&a->link, NULL, bq_now_ms(), BQ_TURN_BUSY);

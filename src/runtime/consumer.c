@@ -268,10 +268,13 @@ bq_status bq_consumer_open(bq_consumer **out, const char *url, const bq_consumer
 bq_status bq_consumer_wait_connected(bq_consumer *c, int64_t timeout_ms, bq_error *err)
 {
     int64_t deadline = bq_deadline(bq_now_ms(), timeout_ms);
+    bq_status st = bq_link_here(&c->link, err);
+    if (st)
+        return st;
     pthread_mutex_lock(&c->lock);
     while (!c->up && !c->status && !c->ended && bq_cond_wait_until(&c->changed, &c->lock, deadline))
         ;
-    bq_status st = c->status;
+    st = c->status;
     if (st && err)
         *err = c->error;
     else if (!st && !c->up && c->ended)
@@ -287,11 +290,14 @@ bq_status bq_consumer_wait_connected(bq_consumer *c, int64_t timeout_ms, bq_erro
 bq_status bq_consumer_wait(bq_consumer *c, int64_t timeout_ms, bq_error *err)
 {
     int64_t deadline = bq_deadline(bq_now_ms(), timeout_ms);
+    bq_status st = bq_link_here(&c->link, err);
+    if (st)
+        return st;
     pthread_mutex_lock(&c->lock);
     while (!c->ended && bq_cond_wait_until(&c->changed, &c->lock, deadline))
         ;
     bool ended = c->ended;
-    bq_status st = c->status;
+    st = c->status;
     if (ended && st && err)
         *err = c->error;
     pthread_mutex_unlock(&c->lock);
@@ -361,7 +367,8 @@ void bq_consumer_orphan(bq_consumer *c)
 
 void bq_consumer_close(bq_consumer *c)
 {
-    if (!c)
+    /* In a forked child nothing is here to be ended, and the connection is the parent's. */
+    if (!c || bq_link_here(&c->link, NULL))
         return;
     bq_consumer_stop(c);
     /* Every part of the shutdown has its own bound; a driver that breaks them all is left behind. */

@@ -32,6 +32,7 @@ void bq_delivery_reset(bq_delivery *d)
 {
     d->in = NULL;
     d->judged = d->nomem = d->ran = d->shown_ready = false;
+    d->header_at = (bq_header_cursor){0, 0, 0};
     d->route = d->detail = BQ_STR_NULL;
     d->handler = NULL;
     d->facts = (bq_facts){.native_count = -1};
@@ -277,24 +278,28 @@ static bool show(bq_delivery *d)
     return true;
 }
 
+/* Going on from where the call before ended: whoever reads all of many headers passes each of them once. */
 bool bq_delivery_header_at(const bq_delivery *delivery, size_t index, bq_str *name, bq_str *value)
 {
     bq_delivery *d = (bq_delivery *)(uintptr_t)delivery;
-    size_t formatted = 0;
-    for (size_t i = 0; i < d->in->prop_count; i++) {
-        const bq_prop *p = &d->in->props[i];
+    bq_header_cursor *at = &d->header_at;
+    if (index < at->index)
+        *at = (bq_header_cursor){0, 0, 0};
+    for (; at->prop < d->in->prop_count; at->prop++) {
+        const bq_prop *p = &d->in->props[at->prop];
         if (!is_shown(d, p) || (is_text(p) && !p->text.len))
             continue;
-        size_t at = formatted;
-        formatted += !is_text(p);
-        if (index-- > 0)
+        if (at->index < index) {
+            at->index++;
+            at->formatted += !is_text(p);
             continue;
+        }
         *name = p->name;
         *value = p->text;
         if (!is_text(p)) {
             if (!show(d))
                 return false;
-            *value = bq_str_of(d->shown.ptr + at * SHOWN_BYTES);
+            *value = bq_str_of(d->shown.ptr + at->formatted * SHOWN_BYTES);
         }
         return true;
     }

@@ -157,12 +157,39 @@ static void host_event(const bq_transport_host *host, const bq_event *event)
         link->spec.on_event(link->spec.owner, event);
 }
 
+/* ---- forks --------------------------------------------------------------------------------------------------------- */
+
+/* Counted by the child of each fork: asking for the process's number would be a system call for every message. */
+static atomic_uint process;
+static pthread_once_t counting = PTHREAD_ONCE_INIT;
+
+static void count_fork(void)
+{
+    atomic_fetch_add_explicit(&process, 1, memory_order_relaxed);
+}
+
+static void start_counting(void)
+{
+    /* It fails for want of memory alone; then a child is told by its timeout, as without this. */
+    (void)pthread_atfork(NULL, NULL, count_fork);
+}
+
+bq_status bq_link_here(const bq_link *link, bq_error *err)
+{
+    if (link->process == atomic_load_explicit(&process, memory_order_relaxed))
+        return BQ_OK;
+    return bq_fail(err, BQ_INVALID, "%s: opened before fork, in another process: open it in the process that uses it",
+                   link->target.url.safe);
+}
+
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
 bq_status bq_link_init(bq_link *link, const bq_link_spec *spec, bq_error *err)
 {
     memset(link, 0, sizeof *link);
     link->spec = *spec;
+    (void)pthread_once(&counting, start_counting);
+    link->process = atomic_load_explicit(&process, memory_order_relaxed);
     atomic_init(&link->muted, false);
     atomic_init(&link->up, false);
     atomic_init(&link->dog.busy_since, 0);

@@ -59,10 +59,14 @@ struct bq_link {
     bq_error error; /* of the last time it went down, or of its end */
     int64_t now_ms; /* of this turn of the loop */
     bq_watchdog dog;
+    unsigned process; /* which of the processes that forks have made opened it */
 };
 
 /* Parses the URL and finds the driver. Nothing is opened yet. Any thread. */
 bq_status bq_link_init(bq_link *link, const bq_link_spec *spec, bq_error *err) BQ_MUST_CHECK;
+/* INVALID in a process that was forked since init: no thread of the owner's is there, and its locks may be held for
+ * ever, so that this comes before any lock. Any thread. */
+bq_status bq_link_here(const bq_link *link, bq_error *err) BQ_MUST_CHECK;
 /* Changes what init could not know yet: the config's prefetch and attempts come from the binding. */
 bq_status bq_link_open(bq_link *link, bq_error *err) BQ_MUST_CHECK;
 /* An orderly end where the driver has one, then its close. Bounded: the watchdog interrupts a driver that stays. */

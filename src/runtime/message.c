@@ -148,26 +148,82 @@ static bq_status reserve(bq_message *m, const bq_link *link, const bq_message_sp
     return BQ_OK;
 }
 
-/* Section 5: empty names and values are dropped, the contract's own names win, of a repeated name the last counts. */
-static size_t add_headers(bq_message *m, const bq_link *link, const bq_message_spec *spec, size_t count)
+/* Where the names of many headers stand, by hash: whoever writes headers may be a stranger, and comparing each with all
+ * before it would let one message hold its publisher for minutes. */
+typedef struct header_index {
+    size_t *places; /* 1 + the place in `props`, 0: free; NULL: few enough to look through */
+    size_t mask;
+    uint64_t seed; /* nobody can choose names that collide */
+} header_index;
+
+enum { FEW_HEADERS = 16 };
+
+static bq_status index_init(header_index *index, size_t headers, bq_error *err)
 {
-    size_t first = count;
+    size_t size = 2;
+    *index = (header_index){NULL, 0, 0};
+    if (headers <= FEW_HEADERS)
+        return BQ_OK;
+    while (size < headers * 2)
+        size *= 2;
+    index->places = bq_calloc(size, sizeof *index->places);
+    if (!index->places)
+        return bq_fail_nomem(err);
+    index->mask = size - 1;
+    index->seed = bq_random_u64();
+    return BQ_OK;
+}
+
+static size_t name_hash(const header_index *index, bq_str name)
+{
+    uint64_t h = UINT64_C(14695981039346656037) ^ index->seed;
+    for (size_t i = 0; i < name.len; i++)
+        h = (h ^ (unsigned char)name.ptr[i]) * UINT64_C(1099511628211);
+    return (size_t)(h ^ h >> 32);
+}
+
+/* Where the header of that name stands between `first` and `count`; `count`, which it then has, when it is new. */
+static size_t place_of(const bq_message *m, header_index *index, size_t first, size_t count, bq_str name)
+{
+    if (!index->places) {
+        size_t at = first;
+        while (at < count && !bq_str_equal(m->props[at].name, name))
+            at++;
+        return at;
+    }
+    size_t slot = name_hash(index, name) & index->mask;
+    for (; index->places[slot]; slot = (slot + 1) & index->mask)
+        if (bq_str_equal(m->props[index->places[slot] - 1].name, name))
+            return index->places[slot] - 1;
+    index->places[slot] = count + 1;
+    return count;
+}
+
+/* Section 5: empty names and values are dropped, the contract's own names win, of a repeated name the last counts. */
+static bq_status add_headers(bq_message *m, const bq_link *link, const bq_message_spec *spec, size_t *total,
+                             bq_error *err)
+{
+    size_t first = *total, count = first;
+    header_index index;
     if (!(link->caps & BQ_CAP_HEADERS) || !link->binding->carries_headers)
-        return count;
+        return BQ_OK;
+    bq_status st = index_init(&index, spec->header_count, err);
+    if (st)
+        return st;
     for (size_t i = 0; i < spec->header_count; i++) {
         const bq_header *h = &spec->headers[i];
         if (!h->name.len || !h->value.len || bq_binding_owns(link->binding, BQ_PLACE_HEADER, h->name))
             continue;
-        size_t at = first;
-        while (at < count && !bq_str_equal(m->props[at].name, h->name))
-            at++;
+        size_t at = place_of(m, &index, first, count, h->name);
         m->props[at] = (bq_prop){.place = BQ_PLACE_HEADER, .type = BQ_PROP_STRING};
         m->props[at].name = keep(m, h->name);
         m->props[at].text = keep(m, h->value);
         if (at == count)
             count++;
     }
-    return count;
+    bq_free(index.places);
+    *total = count;
+    return BQ_OK;
 }
 
 bq_status bq_message_build(bq_message *m, const bq_link *link, const bq_message_spec *given, bq_str lang, bq_error *err)
@@ -198,7 +254,10 @@ bq_status bq_message_build(bq_message *m, const bq_link *link, const bq_message_
     out->key = keep(m, spec.key);
     out->group = keep(m, spec.group);
     out->body = m->body.len ? bq_buf_str(&m->body) : (bq_str){"", 0};
-    out->prop_count = add_headers(m, link, &spec, count);
+    st = add_headers(m, link, &spec, &count, err);
+    if (st)
+        return st;
+    out->prop_count = count;
     out->props = m->props;
     out->delay_ms = spec.delay_ms;
     out->timestamp_ms = bq_envelope_int(&env, BQ_FIELD_META_CREATED_AT, 0);

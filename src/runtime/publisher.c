@@ -463,7 +463,9 @@ out:
 bq_status bq_publisher_wait(bq_publisher *p, int64_t timeout_ms, bq_error *err)
 {
     int64_t deadline = bq_deadline(bq_now_ms(), timeout_ms);
-    bq_status st = BQ_OK;
+    bq_status st = bq_link_here(&p->link, err);
+    if (st)
+        return st;
     pthread_mutex_lock(&p->lock);
     p->waiting++;
     while (!p->up && !p->failed && bq_cond_wait_until(&p->changed, &p->lock, deadline))
@@ -484,7 +486,8 @@ bq_status bq_publisher_wait(bq_publisher *p, int64_t timeout_ms, bq_error *err)
 
 void bq_publisher_close(bq_publisher *p, int64_t timeout_ms)
 {
-    if (!p)
+    /* In a forked child nothing is here to be ended, and the connection is the parent's. */
+    if (!p || bq_link_here(&p->link, NULL))
         return;
     int64_t wait = timeout_ms < 0 ? 0 : timeout_ms;
     pthread_mutex_lock(&p->lock);
@@ -565,10 +568,13 @@ static bq_status enqueue(bq_publisher *p, bq_message *m, bq_published_fn done, v
 static bq_status submit_spec(bq_publisher *p, const bq_message_spec *spec, bq_published_fn done, void *arg,
                              bq_message **out, char *id, bq_error *err)
 {
+    bq_status st = bq_link_here(&p->link, err);
+    if (st)
+        return st;
     bq_message *m = message_get(p);
     if (!m)
         return bq_fail_nomem(err);
-    bq_status st = bq_message_build(m, &p->link, spec, bq_str_of(p->lang), err);
+    st = bq_message_build(m, &p->link, spec, bq_str_of(p->lang), err);
     if (!st) {
         /* Before it is queued: from then on it belongs to the I/O thread. */
         if (id)
@@ -649,7 +655,9 @@ bq_status bq_publish(bq_publisher *p, const bq_message_spec *spec, char id[BQ_ID
 bq_status bq_publisher_flush(bq_publisher *p, int64_t timeout_ms, bq_error *err)
 {
     int64_t deadline = bq_deadline(bq_now_ms(), timeout_ms);
-    bq_status st = BQ_OK;
+    bq_status st = bq_link_here(&p->link, err);
+    if (st)
+        return st;
     pthread_mutex_lock(&p->lock);
     uint64_t last = p->seq;
     p->waiting++;

@@ -1,6 +1,6 @@
 /*
  * runtime/settle.c - the only code that carries a decision out (contract 3): with the driver's own operation, or with
- * the documented fallback, always "confirmed write, then acknowledge"; and the report to on_error, always afterwards.
+ * the documented fallback, always "confirmed write, then acknowledge"; on_error is told afterwards.
  *
  * A settlement is at most three operations, one at a time: WRITE (the replacement is published, where the driver
  * cannot replace in one step), END (the one that ends the delivery), BACK (giving back what could not be ended). An
@@ -8,27 +8,13 @@
  *
  * Thread rule: the I/O thread.
  */
-#include "runtime/worker.h"
+#include "runtime/settle.h"
 
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/mem.h"
 
 #include <string.h>
-
-enum { KEEP_BYTES = 16384, KEEP_WRITES = 64 };
-
-static bool can(const bq_delivery *d, unsigned capability)
-{
-    return (d->consumer->link.caps & capability) != 0;
-}
-
-static bq_str queue_of(const bq_delivery *d)
-{
-    return d->consumer->queues[d->queue].name;
-}
 
 /* ---- operations ---------------------------------------------------------------------------------------------------- */
 
@@ -89,7 +75,7 @@ static void start_op(bq_delivery *d, bq_op_kind kind, bq_step step)
     d->op_sent = false;
     d->overdue = false;
     if (kind != BQ_OP_PUBLISH) {
-        d->kept = d->in->keep = can(d, BQ_CAP_KEEP) && (d->out || c->options.on_error);
+        d->kept = d->in->keep = bq_can(d, BQ_CAP_KEEP) && (d->out || c->options.on_error);
         d->op_waits = d->extend_busy;
     }
     if (!d->op_waits)
@@ -112,284 +98,6 @@ static void hold(bq_delivery *d, int64_t ms)
         c->next_scan_ms = d->hold_until_ms;
 }
 
-/* ---- buffers of a replacement ------------------------------------------------------------------------------------------ */
-
-static void write_free(bq_write *w)
-{
-    bq_buf_clear(&w->body);
-    bq_buf_clear(&w->scratch);
-    bq_buf_clear(&w->text);
-    bq_buf_clear(&w->report);
-    bq_free(w->props);
-    bq_free(w);
-}
-
-static bq_write *write_of(bq_delivery *d)
-{
-    bq_consumer *c = d->consumer;
-    if (d->write)
-        return d->write;
-    bq_write *w = c->writes;
-    if (w) {
-        c->writes = w->next;
-        c->writes_idle--;
-    } else {
-        w = bq_calloc(1, sizeof *w);
-        if (!w)
-            return NULL;
-        bq_buf_init(&w->body, 0);
-        bq_buf_init(&w->scratch, 0);
-        bq_buf_init(&w->text, 0);
-        bq_buf_init(&w->report, 0);
-    }
-    d->write = w;
-    return w;
-}
-
-static void shrink(bq_buf *buf)
-{
-    if (buf->cap > KEEP_BYTES)
-        bq_buf_clear(buf);
-    else
-        bq_buf_reset(buf);
-}
-
-static void write_put(bq_delivery *d)
-{
-    bq_consumer *c = d->consumer;
-    bq_write *w = d->write;
-    d->write = NULL;
-    if (!w)
-        return;
-    if (c->writes_idle >= KEEP_WRITES) {
-        write_free(w);
-        return;
-    }
-    shrink(&w->body);
-    shrink(&w->scratch);
-    shrink(&w->text);
-    shrink(&w->report);
-    w->next = c->writes;
-    c->writes = w;
-    c->writes_idle++;
-}
-
-void bq_settle_clear(bq_consumer *c)
-{
-    for (size_t i = 0; c->deliveries && i < c->prefetch; i++)
-        if (c->deliveries[i].write)
-            write_free(c->deliveries[i].write);
-    while (c->writes) {
-        bq_write *next = c->writes->next;
-        write_free(c->writes);
-        c->writes = next;
-    }
-    bq_free(c->pending.ops);
-}
-
-/* ---- what is said about a failure ------------------------------------------------------------------------------------- */
-
-static void say_timeout(bq_delivery *d)
-{
-    bq_write *w = write_of(d);
-    d->say_exception = BQ_STR("HandlerTimeout");
-    if (w && !bq_buf_addf(&w->text, "The handler did not finish within %lld ms.",
-                          (long long)d->consumer->options.handler_timeout_ms))
-        d->say_error = bq_buf_str(&w->text);
-}
-
-/* The handler's own words, or those of the cause. Absent where there are none, or no memory for them. */
-static void say(bq_delivery *d)
-{
-    const bq_decision *what = &d->decision;
-    if (what->cause == BQ_CAUSE_HANDLER) {
-        /* A handler that still runs may be writing its words right now. */
-        if (d->timed_out && (d->forced || (!d->has_exception && !d->has_error))) {
-            say_timeout(d);
-            return;
-        }
-        if (d->has_exception)
-            d->say_exception = bq_buf_str(&d->exception);
-        if (d->has_error)
-            d->say_error = bq_buf_str(&d->error);
-        return;
-    }
-    d->say_exception = bq_str_of(bq_cause_exception(what->cause));
-    if (what->cause == BQ_CAUSE_NONE)
-        return;
-    bq_write *w = write_of(d);
-    bq_str detail = what->cause == BQ_CAUSE_GATED ? d->detail : d->route;
-    if (w && !bq_cause_error(what->cause, &d->env, detail, what->attempts, &w->text))
-        d->say_error = bq_buf_str(&w->text);
-}
-
-/* on_error sees the message after its settlement: it is kept where the driver can, copied where it cannot. */
-static void keep_for_report(bq_delivery *d)
-{
-    bq_consumer *c = d->consumer;
-    if (!d->decision.reported || !c->options.on_error || can(d, BQ_CAP_KEEP))
-        return;
-    bq_write *w = write_of(d);
-    size_t body = d->in->body.len;
-    if (!w || bq_buf_reserve(&w->report, body + d->route.len + 1))
-        return;
-    (void)bq_buf_add_str(&w->report, d->in->body);
-    (void)bq_buf_add_str(&w->report, d->route);
-    if (d->in->body.ptr)
-        d->say_body = (bq_str){w->report.ptr, body};
-    if (d->route.ptr)
-        d->say_route = (bq_str){w->report.ptr + body, d->route.len};
-}
-
-static void report(bq_delivery *d, bq_settled settled, const bq_error *why)
-{
-    bq_consumer *c = d->consumer;
-    bool failed = settled == BQ_SETTLED_FAILED || settled == BQ_SETTLED_LOST;
-    if (d->reported || !c->options.on_error || (!d->decision.reported && !failed))
-        return;
-    d->reported = true;
-    bq_str body = d->in ? d->in->body : d->say_body;
-    /* The envelope's views point into the body that was received: here they look at what is left of it. */
-    bq_envelope env = d->env;
-    env.body = body.ptr;
-    bool shown = d->judged && !d->facts.poison && body.ptr;
-    bq_failure f = {d->decision.reported ? d->decision.trouble : BQ_TROUBLE_SETTLEMENT,
-                    settled,
-                    queue_of(d),
-                    d->in ? d->route : d->say_route,
-                    body,
-                    shown ? &env : NULL,
-                    d->say_exception,
-                    d->say_error,
-                    d->decision.attempts,
-                    why};
-    if (!atomic_load(&c->silent))
-        c->options.on_error(&f, c->options.arg);
-}
-
-/* For log lines: the route, as long as its bytes are there. */
-static bq_str route_of(const bq_delivery *d)
-{
-    return d->in ? d->route : d->say_route;
-}
-
-static void log_dropped_members(bq_delivery *d, unsigned dropped)
-{
-    for (unsigned bit = 1; bit && bit <= dropped; bit <<= 1)
-        if (dropped & bit)
-            bq_log(&d->consumer->link.logger, BQ_LOG_WARN,
-                   "queue %.*s, route %.*s: %s is no member of the contract "
-                   "and was dropped",
-                   BQ_FMT(queue_of(d)), BQ_FMT(d->route), bq_dropped_pointer(bit));
-}
-
-static void log_delay(bq_delivery *d)
-{
-    bq_consumer *c = d->consumer;
-    const bq_decision *what = &d->decision;
-    if (what->delay_cut)
-        bq_log(&c->link.logger, BQ_LOG_WARN, "queue %.*s: a delay was cut to the longest that %s allows",
-               BQ_FMT(queue_of(d)), c->link.binding->name);
-    if (what->delay_ignored && !c->warned_delay)
-        bq_log(&c->link.logger, BQ_LOG_WARN, "%s: the retry topic decides the delay, others are ignored",
-               c->link.binding->name);
-    c->warned_delay |= what->delay_ignored;
-}
-
-/* ---- making the replacement ---------------------------------------------------------------------------------------------- */
-
-static bq_status make_record(bq_delivery *d, bq_write *w, unsigned *dropped, bq_error *err)
-{
-    bq_consumer *c = d->consumer;
-    const bq_decision *what = &d->decision;
-    bool poison = what->copy == BQ_COPY_POISON;
-    bq_dead_letter dl = {.reason = what->reason,
-                         .error = d->say_error,
-                         .exception = d->say_exception,
-                         .failed_at = bq_epoch_ms(),
-                         .attempts = what->attempts,
-                         .lang = bq_str_of(c->options.lang)};
-    bq_status st = bq_original_queue(c->link.binding, poison, &d->env, d->in->props, d->in->prop_count, queue_of(d),
-                                     &w->scratch, &dl.original_queue);
-    if (st)
-        return bq_fail_nomem(err);
-    if (poison)
-        return bq_record_poison(&d->env, &dl, c->link.binding->record_flags, &w->body, err);
-    return bq_record_envelope(&d->env, &dl, &w->body, dropped, err);
-}
-
-static bq_status make_body(bq_delivery *d, bq_write *w, bq_error *err)
-{
-    const bq_decision *what = &d->decision;
-    unsigned dropped = 0;
-    bq_status st = BQ_OK;
-    bq_buf_reset(&w->body);
-    if (what->act == BQ_ACT_DEAD_LETTER && what->copy != BQ_COPY_GATED)
-        st = make_record(d, w, &dropped, err);
-    else if ((what->act == BQ_ACT_RETRY && !what->bytes_unchanged) || what->act == BQ_ACT_NATIVE_RETRY)
-        st = bq_rewrite_attempts(&d->env, what->attempts, &w->body, &dropped, err);
-    else {
-        d->op.out.body = d->in->body;
-        return BQ_OK;
-    }
-    if (st)
-        return st;
-    log_dropped_members(d, dropped);
-    d->op.out.body = bq_buf_str(&w->body);
-    return BQ_OK;
-}
-
-/* Envelope and poison records, and retry copies, tell where they came from first (contract 7.8). */
-static bq_status add_original(bq_delivery *d, bq_write *w, bq_copy copy, size_t *count, bq_error *err)
-{
-    const bq_binding *binding = d->consumer->link.binding;
-    if (!binding->original_name || copy == BQ_COPY_GATED || copy == BQ_COPY_RELEASE)
-        return BQ_OK;
-    bq_str name = bq_str_of(binding->original_name);
-    if (bq_prop_find(w->props, *count, BQ_PLACE_HEADER, name))
-        return BQ_OK;
-    bq_prop *p = &w->props[(*count)++];
-    *p = (bq_prop){.place = BQ_PLACE_HEADER, .type = BQ_PROP_STRING, .name = name};
-    if (bq_original_queue(binding, true, &d->env, d->in->props, d->in->prop_count, queue_of(d), &w->scratch, &p->text))
-        return bq_fail_nomem(err);
-    return BQ_OK;
-}
-
-static bq_status make_props(bq_delivery *d, bq_write *w, bq_copy copy, bq_error *err)
-{
-    size_t room = d->in->prop_count + BQ_PROJECTED_MAX + 1, count = 0;
-    if (room > w->prop_cap) {
-        bq_prop *more = bq_realloc_array(w->props, room, sizeof *more);
-        if (!more)
-            return bq_fail_nomem(err);
-        w->props = more;
-        w->prop_cap = room;
-    }
-    bq_status st = bq_copy_props(d->consumer->link.binding, copy, &d->env, d->decision.attempts, d->in->props,
-                                 d->in->prop_count, w->props, room, &count, &w->scratch, err);
-    if (!st)
-        st = add_original(d, w, copy, &count, err);
-    d->op.out.props = w->props;
-    d->op.out.prop_count = count;
-    return st;
-}
-
-/* What is written in place of the delivery, with everything that travels with it. */
-static bq_status make_replacement(bq_delivery *d, bq_error *err)
-{
-    const bq_decision *what = &d->decision;
-    bq_write *w = write_of(d);
-    if (!w)
-        return bq_fail_nomem(err);
-    bq_buf_reset(&w->scratch);
-    bq_copy copy = what->act == BQ_ACT_NATIVE_RETRY ? BQ_COPY_RETRY : what->copy;
-    const bq_queue_names *names = &d->consumer->queues[d->queue];
-    d->op.out = (bq_outgoing){
-        .queue = what->act == BQ_ACT_DEAD_LETTER ? names->dead : names->name, .key = d->in->key, .tier = what->tier};
-    bq_status st = make_body(d, w, err);
-    return st ? st : make_props(d, w, copy, err);
-}
-
 /* ---- carrying out ----------------------------------------------------------------------------------------------------------- */
 
 static void unwritten(bq_delivery *d, bq_status status, const bq_error *why);
@@ -399,14 +107,14 @@ static void replace(bq_delivery *d, bq_op_kind native, bool has_native)
 {
     bq_error err;
     int64_t delay = d->decision.delay_ms > 0 && !d->decision.tier ? d->decision.delay_ms : 0;
-    bool in_one_step = has_native && (delay == 0 || can(d, BQ_CAP_RETRY_DELAY));
-    if (!in_one_step && delay && !can(d, BQ_CAP_PUBLISH_DELAY)) {
+    bool in_one_step = has_native && (delay == 0 || bq_can(d, BQ_CAP_RETRY_DELAY));
+    if (!in_one_step && delay && !bq_can(d, BQ_CAP_PUBLISH_DELAY)) {
         /* Nobody else can wait: the worker does, with the delivery in its hands. */
         d->decision.delay_ms = 0;
         hold(d, delay < BQ_HOLD_MAX_MS ? delay : BQ_HOLD_MAX_MS);
         return;
     }
-    bq_status st = make_replacement(d, &err);
+    bq_status st = bq_replacement_make(d, &err);
     if (st) {
         unwritten(d, st, &err);
         return;
@@ -422,28 +130,28 @@ static void release(bq_delivery *d)
 {
     const bq_decision *what = &d->decision;
     if (what->tier) {
-        replace(d, BQ_OP_RETRY, can(d, BQ_CAP_RETRY));
-    } else if (can(d, BQ_CAP_RELEASE)) {
+        replace(d, BQ_OP_RETRY, bq_can(d, BQ_CAP_RETRY));
+    } else if (bq_can(d, BQ_CAP_RELEASE)) {
         /* Contract 3: the delay is ignored where the binding cannot delay. */
-        end_with(d, BQ_OP_RELEASE, can(d, BQ_CAP_RELEASE_DELAY) ? what->delay_ms : 0);
+        end_with(d, BQ_OP_RELEASE, bq_can(d, BQ_CAP_RELEASE_DELAY) ? what->delay_ms : 0);
     } else if (d->step == BQ_STEP_BACK || d->consumer->phase != BQ_PHASE_RUNNING) {
         bq_settle_forget(d); /* its reservation ends by itself, or with the connection */
     } else {
-        if (!can(d, BQ_CAP_RETRY_DELAY) && !can(d, BQ_CAP_PUBLISH_DELAY))
+        if (!bq_can(d, BQ_CAP_RETRY_DELAY) && !bq_can(d, BQ_CAP_PUBLISH_DELAY))
             d->decision.delay_ms = 0;
-        replace(d, BQ_OP_RETRY, can(d, BQ_CAP_RETRY));
+        replace(d, BQ_OP_RETRY, bq_can(d, BQ_CAP_RETRY));
     }
 }
 
 static void native_retry(bq_delivery *d)
 {
     bq_decision *what = &d->decision;
-    if (!can(d, BQ_CAP_NATIVE_RETRY)) {
+    if (!bq_can(d, BQ_CAP_NATIVE_RETRY)) {
         if (d->step == BQ_STEP_BACK)
             release(d);
         else
-            replace(d, BQ_OP_RETRY, can(d, BQ_CAP_RETRY));
-    } else if (what->delay_ms > 0 && !can(d, BQ_CAP_RETRY_DELAY)) {
+            replace(d, BQ_OP_RETRY, bq_can(d, BQ_CAP_RETRY));
+    } else if (what->delay_ms > 0 && !bq_can(d, BQ_CAP_RETRY_DELAY)) {
         int64_t delay = what->delay_ms;
         what->delay_ms = 0;
         hold(d, delay < BQ_HOLD_MAX_MS ? delay : BQ_HOLD_MAX_MS);
@@ -454,7 +162,7 @@ static void native_retry(bq_delivery *d)
 
 static void reject(bq_delivery *d)
 {
-    if (can(d, BQ_CAP_REJECT)) {
+    if (bq_can(d, BQ_CAP_REJECT)) {
         d->op.reason = bq_str_of(d->decision.reject_reason);
         d->op.description = d->say_error;
         end_with(d, BQ_OP_REJECT, 0);
@@ -483,8 +191,8 @@ static void act(bq_delivery *d)
         end_with(d, BQ_OP_ACK, 0);
         break;
     case BQ_ACT_DROP: end_with(d, BQ_OP_ACK, 0); break;
-    case BQ_ACT_RETRY: replace(d, BQ_OP_RETRY, can(d, BQ_CAP_RETRY)); break;
-    case BQ_ACT_DEAD_LETTER: replace(d, BQ_OP_DEAD_LETTER, can(d, BQ_CAP_DEAD_LETTER) && !what->reject_after); break;
+    case BQ_ACT_RETRY: replace(d, BQ_OP_RETRY, bq_can(d, BQ_CAP_RETRY)); break;
+    case BQ_ACT_DEAD_LETTER: replace(d, BQ_OP_DEAD_LETTER, bq_can(d, BQ_CAP_DEAD_LETTER) && !what->reject_after); break;
     case BQ_ACT_NATIVE_RETRY: native_retry(d); break;
     case BQ_ACT_RELEASE: release(d); break;
     case BQ_ACT_REJECT: reject(d); break;
@@ -502,10 +210,7 @@ static void begin(bq_delivery *d, bq_step step)
 
 void bq_settle(bq_delivery *d)
 {
-    if (d->decision.reported || d->decision.act == BQ_ACT_DEAD_LETTER)
-        say(d);
-    keep_for_report(d);
-    log_delay(d);
+    bq_report_prepare(d);
     begin(d, BQ_STEP_END);
 }
 
@@ -519,7 +224,7 @@ void bq_settle_give_back(bq_delivery *d)
 void bq_settle_unjudged(bq_delivery *d)
 {
     bq_log(&d->consumer->link.logger, BQ_LOG_ERROR, "queue %.*s: no memory to judge a message, it comes back",
-           BQ_FMT(queue_of(d)));
+           BQ_FMT(bq_queue_of(d)));
     d->decision = (bq_decision){.act = BQ_ACT_RELEASE,
                                 .hold_ms = d->consumer->policy.pause_ms,
                                 .copy = BQ_COPY_RELEASE,
@@ -536,7 +241,7 @@ void bq_settle_recycle(bq_delivery *d)
         return;
     if (d->ours && d->in)
         bq_link_forget(&c->link, d->in);
-    write_put(d);
+    bq_write_put(d);
     bq_delivery_reset(d);
     d->next_free = c->free;
     c->free = d;
@@ -594,10 +299,10 @@ static void ended(bq_delivery *d, bq_status status, const bq_error *why)
     if (lost)
         bq_settle_lease_lost(d, "its settlement came too late");
     else if (as == BQ_SETTLED_DROPPED)
-        bq_log(&c->link.logger, BQ_LOG_WARN, "dropped a message of queue %.*s, route %.*s: %s", BQ_FMT(queue_of(d)),
-               BQ_FMT(route_of(d)), d->decision.dropped ? d->decision.dropped : "");
+        bq_log(&c->link.logger, BQ_LOG_WARN, "dropped a message of queue %.*s, route %.*s: %s", BQ_FMT(bq_queue_of(d)),
+               BQ_FMT(bq_report_route(d)), d->decision.dropped ? d->decision.dropped : "");
     count(d, as);
-    report(d, as, lost ? why : NULL);
+    bq_report(d, as, lost ? why : NULL);
     settled(d);
 }
 
@@ -609,16 +314,16 @@ static void unwritten(bq_delivery *d, bq_status status, const bq_error *why)
     bq_error text = *why;
     text.status = status;
     if (d->step == BQ_STEP_BACK) {
-        bq_log(&c->link.logger, BQ_LOG_WARN, "queue %.*s: a message could not be given back: %s", BQ_FMT(queue_of(d)),
-               text.text);
+        bq_log(&c->link.logger, BQ_LOG_WARN, "queue %.*s: a message could not be given back: %s",
+               BQ_FMT(bq_queue_of(d)), text.text);
         bq_settle_forget(d);
         return;
     }
     if (!d->overdue) {
         bq_count(&c->counters.settle_failed, 1);
-        bq_log(&c->link.logger, BQ_LOG_WARN, "queue %.*s, route %.*s: %s failed: %s", BQ_FMT(queue_of(d)),
-               BQ_FMT(route_of(d)), bq_act_name(failed.act), text.text);
-        report(d, BQ_SETTLED_FAILED, &text);
+        bq_log(&c->link.logger, BQ_LOG_WARN, "queue %.*s, route %.*s: %s failed: %s", BQ_FMT(bq_queue_of(d)),
+               BQ_FMT(bq_report_route(d)), bq_act_name(failed.act), text.text);
+        bq_report(d, BQ_SETTLED_FAILED, &text);
     }
     /* After a confirmed write only the acknowledge is left, and a failed acknowledge is never turned into a retry. */
     if (d->written)
@@ -658,13 +363,13 @@ void bq_settle_lease_lost(bq_delivery *d, const char *why)
         return;
     d->lost_counted = true;
     bq_count(&c->counters.leases_lost, 1);
-    bq_log(&c->link.logger, BQ_LOG_WARN, "queue %.*s: a message is no longer ours: %s", BQ_FMT(queue_of(d)), why);
+    bq_log(&c->link.logger, BQ_LOG_WARN, "queue %.*s: a message is no longer ours: %s", BQ_FMT(bq_queue_of(d)), why);
 }
 
 /* At a third of what is left of it, so that two more attempts fit in. */
 int64_t bq_settle_lease(bq_delivery *d, int64_t now_ms)
 {
-    if (!can(d, BQ_CAP_EXTEND) || d->in->lease_until_ms <= 0)
+    if (!bq_can(d, BQ_CAP_EXTEND) || d->in->lease_until_ms <= 0)
         return d->extend_at_ms = BQ_NEVER;
     int64_t left = d->in->lease_until_ms - now_ms;
     return d->extend_at_ms = now_ms + (left > 30 ? left / 3 : 10);
@@ -696,7 +401,7 @@ static void extended(bq_delivery *d, bq_status status, const bq_error *why)
         return;
     }
     if (status)
-        bq_log(&c->link.logger, BQ_LOG_INFO, "queue %.*s: a lease was not extended: %s", BQ_FMT(queue_of(d)),
+        bq_log(&c->link.logger, BQ_LOG_INFO, "queue %.*s: a lease was not extended: %s", BQ_FMT(bq_queue_of(d)),
                why->text);
     int64_t next = bq_settle_lease(d, c->link.now_ms);
     if (next < c->next_scan_ms)
@@ -734,7 +439,7 @@ static void tick_op(bq_delivery *d, int64_t now_ms, int64_t *next_ms)
         (void)bq_fail_flags(&why, BQ_UNKNOWN, BQ_ERROR_MAYBE_DONE, 0, "no confirmation in time");
         bq_count(&d->consumer->counters.settle_failed, d->step != BQ_STEP_BACK);
         if (d->step != BQ_STEP_BACK)
-            report(d, BQ_SETTLED_FAILED, &why);
+            bq_report(d, BQ_SETTLED_FAILED, &why);
     } else if (!d->overdue) {
         lower(next_ms, d->op_sent ? bq_deadline(d->op.deadline_ms, BQ_OVERDUE_MS) : d->op.deadline_ms);
     }

@@ -73,6 +73,11 @@ typedef struct bq_pending {
     size_t refused; /* of them, from the front: offered and not accepted */
 } bq_pending;
 
+/* A header, as bq_delivery_header_at counts them: its place in `props`, and how many before it had to be formatted. */
+typedef struct bq_header_cursor {
+    size_t index, prop, formatted;
+} bq_header_cursor;
+
 struct bq_delivery {
     bq_consumer *consumer;
     bq_incoming *in;               /* NULL: freed by the driver, with its settlement */
@@ -92,6 +97,7 @@ struct bq_delivery {
     bq_buf scratch; /* route, and texts of the envelope */
     bq_buf shown;   /* header values that are not text, formatted once */
     bool shown_ready;
+    bq_header_cursor header_at; /* the one asked for last */
 
     /* The handler's words, read when it is handed in. */
     bq_outcome outcome;

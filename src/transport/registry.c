@@ -1,7 +1,7 @@
 /*
  * registry.c - which drivers there are: those built in (cmake decides, bq_config.h tells), then those that the program
- * registers; and which schemes belong to drivers that this library was built without, so that a user learns that
- * rather than "unknown". Registration happens before any connection is opened, from one thread; the count is
+ * registers; and which schemes of the contract have no driver in this library, so that a user learns that rather than
+ * "unknown". Registration happens before any connection is opened, from one thread; the count is
  * published last, so that lookups from other threads see whole entries.
  */
 #include "transport/registry.h"
@@ -13,9 +13,11 @@
 #include "bq_config.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #define REGISTERED_MAX 32
+#define SCHEME_MAX 32 /* longer words are compared with none */
 
 extern const bq_transport_ops bq_memory_ops;
 #if BQ_HAVE_SQLITE
@@ -36,31 +38,22 @@ static const bq_transport_ops *const built_in[] = {
     NULL,
 };
 
-/* Every scheme that the project has a driver for, and the build option that decides it. Whichever of them no driver
- * above serves is missing from this library. */
+/* Every scheme of a broker that the contract knows, so that a user of one whose driver is missing here is not told
+ * "unknown"; and the build option that would bring the driver. NULL: this version has none, and no option helps. */
 static const struct {
     const char *scheme;
     const char *option;
 } known[] = {
-    {"memory", "BQ_TRANSPORT_MEMORY"},
-    {"sqlite", "BQ_TRANSPORT_SQLITE"},
-    {"redis", "BQ_TRANSPORT_REDIS"},
-    {"rediss", "BQ_TRANSPORT_REDIS and BQ_TLS"},
-    {"redis+unix", "BQ_TRANSPORT_REDIS"},
-    {"redis+sentinel", "BQ_TRANSPORT_REDIS"},
-    {"bullmq", "BQ_TRANSPORT_REDIS"},
-    {"bullmqs", "BQ_TRANSPORT_REDIS and BQ_TLS"},
-    {"bullmq+unix", "BQ_TRANSPORT_REDIS"},
-    {"bullmq+sentinel", "BQ_TRANSPORT_REDIS"},
-    {"amqp", "BQ_TRANSPORT_RABBITMQ"},
-    {"amqps", "BQ_TRANSPORT_RABBITMQ and BQ_TLS"},
-    {"kafka", "BQ_TRANSPORT_KAFKA"},
-    {"sqs", "BQ_TRANSPORT_SQS"},
-    {"sb", "BQ_TRANSPORT_AMQP10"},
-    {"artemis", "BQ_TRANSPORT_AMQP10"},
-    {"artemis+ssl", "BQ_TRANSPORT_AMQP10 and BQ_TLS"},
-    {"pulsar", "BQ_TRANSPORT_PULSAR"},
-    {"pulsar+ssl", "BQ_TRANSPORT_PULSAR and BQ_TLS"},
+    {"memory", NULL},      {"sqlite", "BQ_TRANSPORT_SQLITE"},
+    {"redis", NULL},       {"rediss", NULL},
+    {"redis+unix", NULL},  {"redis+sentinel", NULL},
+    {"bullmq", NULL},      {"bullmqs", NULL},
+    {"bullmq+unix", NULL}, {"bullmq+sentinel", NULL},
+    {"amqp", NULL},        {"amqps", NULL},
+    {"kafka", NULL},       {"sqs", NULL},
+    {"sb", NULL},          {"artemis", NULL},
+    {"artemis+ssl", NULL}, {"pulsar", NULL},
+    {"pulsar+ssl", NULL},
 };
 
 #define KNOWN_COUNT (sizeof known / sizeof *known)
@@ -98,7 +91,7 @@ const char *bq_transport_missing_at(size_t index)
     return NULL;
 }
 
-/* The nearest of what can be opened and what could be, had it been built. */
+/* The nearest of what can be opened and what is known. A word that is far from all of them resembles none: absent. */
 static bq_str nearest_scheme(bq_str scheme)
 {
     bq_nearest nearest = {.wanted = scheme};
@@ -109,7 +102,34 @@ static bq_str nearest_scheme(bq_str scheme)
     }
     for (size_t i = 0; i < KNOWN_COUNT; i++)
         bq_nearest_offer(&nearest, bq_str_of(known[i].scheme));
-    return nearest.best;
+    return scheme.len <= SCHEME_MAX && nearest.distance <= scheme.len / 3 + 1 ? nearest.best : BQ_STR_NULL;
+}
+
+/* "memory, sqlite": the drivers there are, as far as they fit. */
+static void list_drivers(char *buf, size_t size)
+{
+    size_t used = 0;
+    const bq_transport_ops *ops;
+    buf[0] = '\0';
+    for (size_t i = 0; (ops = bq_transport_at(i)); i++) {
+        int n = snprintf(buf + used, size - used, "%s%s", i ? ", " : "", ops->name);
+        if (n < 0 || (size_t)n >= size - used) {
+            buf[used] = '\0';
+            return;
+        }
+        used += (size_t)n;
+    }
+}
+
+static bq_status not_built(size_t at, bq_error *err)
+{
+    char drivers[160];
+    if (known[at].option)
+        return bq_fail(err, BQ_NOT_BUILT, "\"%s\" is not built into this library (build it with %s)", known[at].scheme,
+                       known[at].option);
+    list_drivers(drivers, sizeof drivers);
+    return bq_fail(err, BQ_NOT_BUILT, "\"%s\" is not in this version (%s): built in are %s", known[at].scheme,
+                   bq_version(), drivers);
 }
 
 bq_status bq_transport_find(bq_str scheme, const bq_transport_ops **ops, bq_error *err)
@@ -119,11 +139,15 @@ bq_status bq_transport_find(bq_str scheme, const bq_transport_ops **ops, bq_erro
         return BQ_OK;
     for (size_t i = 0; i < KNOWN_COUNT; i++) {
         if (bq_str_equal(scheme, bq_str_of(known[i].scheme)))
-            return bq_fail(err, BQ_NOT_BUILT, "\"%s\" is not built into this library (build it with %s)",
-                           known[i].scheme, known[i].option);
+            return not_built(i, err);
     }
-    return bq_fail(err, BQ_INVALID, "unknown scheme \"%.*s\": the nearest known one is \"%.*s\"", BQ_FMT(scheme),
-                   BQ_FMT(nearest_scheme(scheme)));
+    bq_str nearest = nearest_scheme(scheme);
+    if (nearest.ptr)
+        return bq_fail(err, BQ_INVALID, "unknown scheme \"%.*s\": the nearest known one is \"%.*s\"", BQ_FMT(scheme),
+                       BQ_FMT(nearest));
+    char drivers[160];
+    list_drivers(drivers, sizeof drivers);
+    return bq_fail(err, BQ_INVALID, "unknown scheme \"%.*s\": built in are %s", BQ_FMT(scheme), drivers);
 }
 
 /* ---- registration -------------------------------------------------------------------------------------------------- */

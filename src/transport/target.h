@@ -23,7 +23,7 @@ typedef struct bq_target {
 bq_status bq_target_parse(bq_target *out, const char *url, bq_error *err) BQ_MUST_CHECK;
 void bq_target_clear(bq_target *target);
 
-/* Options of every network transport (options.md): the first member of a network driver's options struct, and the
+/* Options of every network transport: the first member of a network driver's options struct, and the
  * first rows of its table. */
 typedef struct bq_network_options {
     int64_t connect_timeout_ms;

@@ -186,6 +186,26 @@ def test_a_handler_that_kills_its_worker(tmp_path, new_bq, limit):
 
 
 @pytest.mark.slow
+def test_the_innocent_beside_a_killer_are_worked(tmp_path, new_bq):
+    """Contract 3, crash loops: what a killed worker had merely taken ahead lapses beside the guilty message. At its
+    last chance a message is taken alone, so only the guilty one ends as WorkerLost, and the drain waits for leases."""
+    path, calls = tmp_path / "bq.db", tmp_path / "calls"
+    bq = new_bq(f"sqlite:{path}?retry_after=1s")
+    lines = "".join(json.dumps({"order": i}) + "\n" for i in range(1, 6))
+    bq.run("publish", "-q", "orders", "--lines", "urn:x", input=lines)
+    handler = f"d=$(cat); echo $d >>{calls}; case $d in *:1}}) kill -9 $PPID;; esac"
+    deaths = 0
+    while (worker := bq.run("work", "-q", "orders", "--exec", handler, "--drain=all", exit=None)).code != 1:
+        assert worker.code == -signal.SIGKILL, worker
+        deaths += 1
+        assert deaths <= 3
+    assert deaths == 3
+    seen = [json.loads(line)["order"] for line in calls.read_text().splitlines()]
+    assert sorted(seen) == [1, 1, 1, 2, 3, 4, 5]
+    assert [json.loads(m.body)["data"]["order"] for m in _dead(path)] == [1]
+
+
+@pytest.mark.slow
 def test_killed_workers_count_no_attempts(tmp_path, new_bq):
     """Contract 7.11: a lapse below the limit leaves the body as it is: attempts 0 when it is handled at last."""
     path, calls = tmp_path / "bq.db", tmp_path / "calls"
@@ -221,7 +241,7 @@ def test_a_frozen_worker_settles_nothing(tmp_path, new_bq, status, left):
     frozen.signal(signal.SIGSTOP)
     try:
         second = bq.start(*args, "--max", 1, "--exec", f"exit {status}")
-        # --max: 1 when the message was dead-lettered (cli.md).
+        # --max: 1 when the message was dead-lettered (bq-work(1)).
         second.wait(exit=1 if status == 65 else 0, timeout=30)
         assert there() == ([left] if left else [])
     finally:

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import time
@@ -173,7 +174,10 @@ def test_redrive(new_bq):
     fail_all(bq)
     dry = bq.run("redrive", "-q", "orders", "--dry-run")
     assert [row["redriven"] for row in dry.json] == [False] * 3 and [row["skipped"] for row in dry.json] == [None] * 3
-    assert "(dry run)" in err(dry) and bq.stats("orders")["ready"] == 0
+    assert err(dry) == "bq: orders.dlq: 3 seen, 3 would be redriven, 0 skipped (dry run)\n"
+    chosen = bq.run("redrive", "-q", "orders", "--dry-run", "--id", ids[0])
+    assert err(chosen) == "bq: orders.dlq: 3 seen, 1 would be redriven, 2 skipped (dry run)\n"
+    assert bq.stats("orders")["ready"] == 0
     done = bq.run("redrive", "-q", "orders")
     assert sorted(row["id"] for row in done.json) == sorted(ids)
     for row in done.json:
@@ -183,6 +187,7 @@ def test_redrive(new_bq):
     assert err(done) == "bq: orders.dlq: 3 seen, 3 redriven, 0 skipped\n"
     assert sorted(bodies(bq, "orders")) == sorted(before) and bodies(bq, "orders.dlq") == []
     assert err(bq.run("redrive", "-q", "orders")) == "bq: orders.dlq: 0 seen, 0 redriven, 0 skipped\n"
+    assert err(bq.run("redrive", "-q", "orders", "-v")).count("connected") == 1
 
 
 def test_redrive_selects(new_bq):
@@ -289,6 +294,42 @@ def test_purge(new_bq):
 
 
 # ---- progress --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_waiting_is_told_on_a_terminal(new_bq, quiet):
+    """A misspelt queue is waited for: once, after a second, and only to a terminal that was not asked to be quiet."""
+    bq = new_bq()
+    options = ["work", "-q", "ordesr", "-q", "other", "--exec", "true", *(["--quiet"] if quiet else [])]
+    notice = b"bq: waiting for messages on ordesr, other; Ctrl-C stops"
+    master, slave = pty.openpty()
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [build.bq_path(), *options], cwd=bq.cwd, env=environment(BQ_URL=bq.url), stdin=subprocess.DEVNULL, stdout=slave, stderr=slave
+    )
+    os.close(slave)
+    shown = b""
+    try:
+        # A further second and more, so that a second notice, or one in spite of --quiet, would be seen.
+        while time.monotonic() - began < (15 if not quiet and notice not in shown else 3.5):
+            if select.select([master], [], [], 0.2)[0]:
+                shown += os.read(master, 65536)
+                assert time.monotonic() - began >= 1 or notice not in shown
+    finally:
+        process.terminate()
+        status = process.wait(30)
+        os.close(master)
+    assert (status, shown.count(notice)) == (0, 0 if quiet else 1), shown
+
+
+def test_waiting_is_not_told_in_a_file(new_bq):
+    bq = new_bq()
+    running = bq.start("work", "-q", "orders", "-v", "--exec", "true")
+    until(lambda: b"connected" in running.err, what=lambda: running.err)
+    publish(bq, "orders", 1)
+    publish(bq, "orders", 1, "--delay", "2500ms")
+    until(lambda: sum(bq.stats("orders")[k] for k in ("ready", "delayed", "in_flight")) == 0, what=lambda: bq.stats("orders"))
+    assert b"waiting for" not in running.stop().err
 
 
 def test_progress_only_on_a_terminal(new_bq, tmp_path):

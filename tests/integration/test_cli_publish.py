@@ -233,6 +233,7 @@ def test_raw_bodies(new_bq):
     for raw in raws:
         done = bq.run("publish", "-q", "orders", "--raw", input=raw)
         assert done.lines == [b"m-1" if b"m-1" in raw else b""]
+        assert (b"no meta.id" in done.err) == (b"m-1" not in raw)
     assert bodies(bq, "orders") == raws
     bq.run("publish", "-q", "args", "--raw", '{"job":"u"}', "--header", "a=b")
     assert full(bq, "args")[0]["headers"] == {"a": "b"}
@@ -299,3 +300,44 @@ def test_memory_is_a_broker_of_its_own(new_bq):
     assert str(uuid.UUID(bq.run("publish", "-q", "orders", "urn:x", "{}").out.decode().strip()))
     assert bq.stats("orders")["ready"] == 0
     until(lambda: bq.run("queues").lines == [], what="an empty memory")
+
+
+@pytest.mark.smoke
+def test_memory_that_nobody_else_has_is_warned_of(new_bq):
+    """A message must not vanish by accident: one warning, on stderr, for whatever memory: cannot do between commands."""
+    bq = new_bq("memory:x")
+    warning = "bq: warning: memory:x lives in this process only: "
+    for args in (["publish", "-q", "q", "urn:x", "{}"], ["publish", "-q", "q", "--lines", "urn:x"], ["work", "-q", "q", "--print", "--drain"],
+                 ["stats"], ["stats", "-q", "q"], ["queues"], ["redrive", "-q", "q"], ["redrive", "-q", "q", "--from", "z"]):  # fmt: skip
+        assert bq.run(*args).err.decode().count(warning) == 1, args
+        assert warning not in bq.run(*args, "--quiet").err.decode()
+    for args in (["publish", "-q", "q", "urn:x", "{}"], ["stats"]):
+        assert "lives in" not in new_bq().run(*args).err.decode()
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("data", [b"", b" \n"])
+def test_no_data(new_bq, data):
+    bq = new_bq()
+    for said in (bq.run("publish", "-q", "q", "urn:x", input=data, exit=65), bq.run("publish", "-q", "q", "urn:x", data.decode(), exit=65)):
+        assert said.err == b"bq: publish: no data: give a JSON object as DATA or on standard input\n"
+    assert bq.run("queues", exit=None).lines == []
+
+
+def test_data_that_is_no_json(new_bq):
+    bq = new_bq()
+    for data in ("a=1", " a", "'{}'", "<x/>", "}"):
+        said = bq.run("publish", "-q", "q", "urn:x", data, exit=65).err.decode()
+        assert said == f"bq: publish: data: not a JSON object: unexpected '{data.strip()[0]}'\n"
+    for data in ("[1]", "1", '"x"', "null", "true", "{", "\u00e9"):
+        said = bq.run("publish", "-q", "q", "urn:x", data, exit=65).err
+        assert said.startswith(b"bq: publish: data") and b"unexpected" not in said, data
+
+
+def test_a_raw_body_without_an_id(new_bq):
+    """There is no id to print: the line is empty, and why is said."""
+    bq = new_bq()
+    done = bq.run("publish", "-q", "q", "--raw", "not json")
+    assert done.out == b"\n" and done.err == b"bq: the body holds no meta.id, so that none is printed\n"
+    assert bq.run("publish", "-q", "q", "--raw", "not json", "--json", "--quiet").json == [{"id": None, "queue": "q"}]
+    assert bq.stats("q")["ready"] == 2

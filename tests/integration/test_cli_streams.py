@@ -92,10 +92,15 @@ def test_nobody_reads_stdout(new_bq, tmp_path):
         until(lambda: bq.stats("orders")["dead"] == 4, what=lambda: bq.stats("orders"))
         kept = max(first.values()) + 2000
         until(lambda: max(sqlitefile.leases(tmp_path / "bq.db").values(), default=0) > kept, what="leases that are renewed")
-        running = bq.start("work", "-q", "orders", "--print", "--drain")
-        running.wait(None)
-        assert not running.out, "the waiting message was given to somebody else"
+        # Another worker's drain waits for what is in flight here, and is not given it.
+        running = bq.start("work", "-q", "orders", "--print", "--drain", "-v")
+        running.until_err(b"connected")
+        kept = max(sqlitefile.leases(tmp_path / "bq.db").values()) + 1500
+        until(lambda: max(sqlitefile.leases(tmp_path / "bq.db").values(), default=0) > kept, what="leases that are renewed")
+        assert running.alive and not running.out, "the waiting message was given to somebody else"
         lines = [process.stdout.readline(), process.stdout.readline()]
+        running.wait()
+        assert not running.out, "the waiting message was given to somebody else"
         assert [json.loads(line) for line in lines] == [json.loads(large)] * 2
         until(lambda: not bodies(bq, "orders"), what=lambda: bodies(bq, "orders"))
         process.terminate()

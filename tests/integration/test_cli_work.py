@@ -175,7 +175,6 @@ def test_unknown_urns(new_bq, strategy, status, ready, delayed, died):
         ("printf 'dos\\r\\n' >&2; exit 1", "exit status 1", "dos"),
         ("kill -SEGV $$", "signal 11", None),
         ("echo bye >&2; kill -KILL $$", "signal 9", "bye"),
-        ("no-such-command-anywhere", "exit status 127", "not found"),
         ("exit 'x", "exit status 2", ""),
     ],
 )
@@ -191,6 +190,39 @@ def test_failures(new_bq, handler, exception, error):
     else:
         assert error in block["error"] and "\n" not in block["error"]
     assert f"{exception}" in err(done) and "to be retried" in err(done) and "dead-lettered" in err(done)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("how", ["--exec", "--handle"])
+@pytest.mark.parametrize("command, status", [("no-such-command-anywhere", 127), ("./handler", 126)])
+def test_a_handler_that_cannot_be_run(new_bq, tmp_path, how, command, status):
+    """126 and 127 of a command that never succeeded: the run ends with 78, and every message is given back as it was."""
+    bq = new_bq()
+    (tmp_path / "handler").write_text("not executable")
+    publish_many(bq, 5)
+    before = sorted(bodies(bq, "orders"))
+    handler = [how, command if how == "--exec" else f"urn:x={command}"]
+    done = bq.run("work", "-q", "orders", *handler, "--concurrency", 3, exit=78)
+    assert err(done).count(f"cannot run the handler '{command}' (exit status {status})") == 1
+    assert sorted(bodies(bq, "orders")) == before and dead(bq) == []
+    assert bq.stats("orders") == {"queue": "orders", "ready": 5, "delayed": 0, "in_flight": 0, "dead": 0}
+    assert "retried 0, dead-lettered 0" in err(done)
+
+
+@pytest.mark.parametrize("first", [0, 65])
+def test_a_handler_that_could_be_run_before(new_bq, tmp_path, first):
+    """Once it has judged a message, 127 is a failure like others: some message makes it call what is not there."""
+    bq = new_bq()
+    publish_many(bq, 2)
+    done = work(bq, f"mkdir {tmp_path}/once 2>&- && exit {first}; exit 127", "--max-attempts", 2, exit=1)
+    assert dead(bq)[-1]["exception"] == "exit status 127" and "cannot run" not in err(done)
+    assert bodies(bq, "orders") == []
+
+
+def test_a_poison_message_has_no_route(new_bq):
+    bq = new_bq()
+    bq.run("publish", "-q", "orders", "--raw", "not json")
+    assert "warning: orders: (no URN), attempt 0: poison" in err(work(bq, "true", exit=1))
 
 
 def test_rejected(new_bq):

@@ -1,4 +1,4 @@
-"""Reports from the field, section "Outbox, idempotency, tracing, JSON, CLI": one test for each that concerns the core.
+"""Reports from the field about brokers' clients, JSON and command lines: one test for each that concerns the core, by its number.
 
     case                        where it is tested
     kamu-cli#1398               the outbox's issue: a relay selects rows by state

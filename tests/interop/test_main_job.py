@@ -115,7 +115,7 @@ def test_what_bq_publishes_the_peer_works(new_bq):
 
 
 def test_shell_handlers_get_the_message(new_bq, tmp_path):
-    """cli.md, work: the data on standard input and the whole body in BQ_ENVELOPE_FILE, byte for byte; the members in
+    """bq-work(1): the data on standard input and the whole body in BQ_ENVELOPE_FILE, byte for byte; the members in
     the environment."""
     bq = new_bq()
     bodies = samples.encoded(12) + [body for _, body, verdict in samples.fixtures() if verdict == "ok"]
@@ -141,7 +141,7 @@ def test_shell_handlers_get_the_message(new_bq, tmp_path):
 
 
 def test_coprocesses_get_the_message(new_bq, tmp_path):
-    """cli.md, --handle-stdio: a JSON line with the envelope as it was received, its bytes included."""
+    """bq-work(1), --handle-stdio: a JSON line with the envelope as it was received, its bytes included."""
     bodies = samples.encoded(40) + [body for _, body, verdict in samples.fixtures() if verdict == "ok" and b"\n" not in body]
     bq = new_bq()
     bq.run("publish", "-q", "orders", "--raw", "--lines", input=b"\n".join(bodies) + b"\n")
@@ -424,7 +424,7 @@ def test_the_same_messages_die_as_with_the_peer(new_bq, strategy):
 
 
 def test_a_queue_is_copied_whole(new_bq, tmp_path):
-    """cli.md: work --print --format full | publish --lines copies a queue, bodies byte for byte, headers and keys too."""
+    """bq-work(1): work --print --format full | publish --lines copies a queue, bodies byte for byte, headers and keys too."""
     bq = new_bq()
     bodies = _ok_bodies()
     _publish(bq, bodies)

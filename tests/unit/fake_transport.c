@@ -3,7 +3,7 @@
  * stays in it, marked. Deliveries are blocks of their own, each message's bytes copied, so that a use after their end
  * is seen by AddressSanitizer. Plain malloc: the library's allocator is the test's to fail, not the fake's.
  */
-#include "fake_transport.h"
+#include "fake_internal.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -19,94 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KINDS = BQ_OP_EXTEND + 1, LINKS = 8 };
-
-typedef struct message {
-    struct message *next;
-    unsigned number;
-    char queue[64];
-    char *body; /* NULL: a null value */
-    size_t body_len;
-    char *key;
-    size_t key_len;
-    bq_prop *props;
-    size_t prop_count;
-    char *texts;
-    int64_t native_count;
-    uint32_t lapses;
-    int64_t due_ms;
-    int64_t delay_ms; /* as asked for */
-    unsigned lease;   /* 0: ready */
-    struct link *holder;
-    int64_t lease_until_ms;
-} message;
-
-typedef struct link link_t;
-
-typedef struct delivery {
-    bq_incoming in;
-    struct delivery *next, *prev;
-    link_t *link;
-    unsigned number; /* of its message */
-    unsigned lease;
-    bool settled, forgotten;
-    char *bytes;
-    bq_prop *props;
-} delivery;
-
-typedef struct flight {
-    struct flight *next;
-    bq_op *op;
-    int64_t at_ms;
-    bool held, never;
-    bq_status status;
-    size_t line; /* of the log */
-} flight;
-
-struct link {
-    bool open, up, told_up, fatal_told;
-    int fd;
-    unsigned roles;
-    const bq_transport_config *config;
-    flight *flights;
-    bool revoke;
-    uint64_t generation;
-    pthread_cond_t unblock;
-    bool interrupted;
-    unsigned next_queue;
-};
-
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool ready;
-    message *first, **last;
-    unsigned number, lease;
-    delivery *out;
-    size_t live;
-    fake_how how[KINDS];
-    int times[KINDS];
-    int64_t lease_ms, late_ms;
-    int accept;
-    bool start_down, down, block_service, block_close, deaf, no_idle;
-    char why[128];
-    bq_status fatal, open_fails;
-    uint64_t generation;
-    link_t *links[LINKS];
-    fake_op *log;
-    size_t log_count, log_cap;
-    size_t forgotten, interrupts, closed, submits, submit_max;
-} fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-
-static void lock(void)
-{
-    pthread_mutex_lock(&fake.lock);
-}
-
-static void unlock(void)
-{
-    pthread_mutex_unlock(&fake.lock);
-}
+fake_broker fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 int64_t fake_now_ms(void)
 {
@@ -136,7 +49,7 @@ static void wake(link_t *l)
             ;
 }
 
-static void wake_all(void)
+void fake_wake_all(void)
 {
     for (size_t i = 0; i < LINKS; i++)
         wake(fake.links[i]);
@@ -185,7 +98,7 @@ static void message_free(message *m)
     free(m);
 }
 
-static message *message_add(bq_str queue, bq_str body, bq_str key, const bq_prop *props, size_t count)
+message *fake_message_add(bq_str queue, bq_str body, bq_str key, const bq_prop *props, size_t count)
 {
     message *m = need(calloc(1, sizeof *m));
     m->number = ++fake.number;
@@ -210,7 +123,7 @@ static message *message_find(unsigned number)
     return NULL;
 }
 
-static void message_remove(message *gone)
+void fake_message_remove(message *gone)
 {
     message **at = &fake.first;
     while (*at != gone)
@@ -246,22 +159,6 @@ static void sweep(int64_t now)
 
 /* ---- the log ---------------------------------------------------------------------------------------------------------- */
 
-static void print_props(char *out, size_t size, const bq_prop *props, size_t count)
-{
-    size_t at = 0;
-    out[0] = 0;
-    for (size_t i = 0; i < count && at < size; i++) {
-        const bq_prop *p = &props[i];
-        int n;
-        if (p->type == BQ_PROP_INT || p->type == BQ_PROP_LONG || p->type == BQ_PROP_BOOL)
-            n = snprintf(out + at, size - at, "%.*s=%" PRId64 ";", (int)p->name.len, p->name.ptr, p->num);
-        else
-            n = snprintf(out + at, size - at, "%.*s=%.*s;", (int)p->name.len, p->name.ptr, (int)p->text.len,
-                         p->text.ptr ? p->text.ptr : "");
-        at += n > 0 ? (size_t)n : 0;
-    }
-}
-
 static void put_text(char *out, size_t size, bq_str s)
 {
     snprintf(out, size, "%.*s", (int)s.len, s.ptr ? s.ptr : "");
@@ -283,7 +180,7 @@ static size_t log_add(const bq_op *op)
     put_text(line->reason, sizeof line->reason, op->reason);
     put_text(line->result, sizeof line->result, op->result);
     put_text(line->key, sizeof line->key, op->out.key);
-    print_props(line->props, sizeof line->props, op->out.props, op->out.prop_count);
+    fake_print_props(line->props, sizeof line->props, op->out.props, op->out.prop_count);
     if (op->in)
         snprintf(line->id, sizeof line->id, "%u", ((delivery *)op->in->driver)->number);
     return fake.log_count++;
@@ -362,24 +259,24 @@ static message *ours(const delivery *d)
 
 static void publish(const bq_outgoing *out, int64_t now)
 {
-    message *m = message_add(out->queue, out->body, out->key, out->props, out->prop_count);
+    message *m = fake_message_add(out->queue, out->body, out->key, out->props, out->prop_count);
     m->delay_ms = out->delay_ms;
     m->due_ms = out->delay_ms > 0 ? now + out->delay_ms : 0;
     if (out->tier) { /* a retry topic, in the name's manner */
         size_t len = strlen(m->queue);
         snprintf(m->queue + len, sizeof m->queue - len, ".retry.%d", out->tier);
     }
-    wake_all();
+    fake_wake_all();
 }
 
 static bq_status do_settle(bq_op *op, message *m, int64_t now)
 {
     switch (op->kind) {
-    case BQ_OP_ACK: message_remove(m); return BQ_OK;
+    case BQ_OP_ACK: fake_message_remove(m); return BQ_OK;
     case BQ_OP_RETRY:
     case BQ_OP_DEAD_LETTER:
         publish(&op->out, now);
-        message_remove(m);
+        fake_message_remove(m);
         return BQ_OK;
     case BQ_OP_NATIVE_RETRY: m->native_count = m->native_count < 0 ? 1 : m->native_count + 1; /* fall through */
     case BQ_OP_RELEASE:
@@ -387,7 +284,7 @@ static bq_status do_settle(bq_op *op, message *m, int64_t now)
         m->delay_ms = op->out.delay_ms;
         m->due_ms = op->out.delay_ms > 0 ? now + op->out.delay_ms : 0;
         message_requeue(m);
-        wake_all();
+        fake_wake_all();
         return BQ_OK;
     case BQ_OP_REJECT:
         snprintf(m->queue, sizeof m->queue, "rejected");
@@ -397,7 +294,7 @@ static bq_status do_settle(bq_op *op, message *m, int64_t now)
     }
 }
 
-static bq_status carry_out(bq_op *op)
+bq_status fake_carry_out(bq_op *op)
 {
     int64_t now = bq_now_ms();
     if (op->kind == BQ_OP_PUBLISH) {
@@ -435,13 +332,13 @@ static bq_status misbehave(bq_op *op, fake_how how)
         return BQ_LOST;
     case FAKE_UNKNOWN: {
         bool settles = op->kind != BQ_OP_PUBLISH && op->kind != BQ_OP_EXTEND;
-        (void)carry_out(op);
+        (void)fake_carry_out(op);
         if (settles)
             ((delivery *)op->in->driver)->settled =
                 false; /* it is still held, as after any other status than OK and LOST */
         return BQ_UNKNOWN;
     }
-    default: return carry_out(op);
+    default: return fake_carry_out(op);
     }
 }
 
@@ -537,6 +434,7 @@ static bq_status t_open(void *t, const bq_transport_config *config, bq_error *er
     l->config = config;
     l->roles = config->roles;
     l->open = true;
+    l->event = -1;
     l->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     l->generation = fake.generation;
     pthread_cond_init(&l->unblock, NULL);
@@ -550,11 +448,27 @@ static bq_status t_open(void *t, const bq_transport_config *config, bq_error *er
     return st ? bq_fail(err, st, "the fake does not open") : BQ_OK;
 }
 
+static void t_finish(void *t, int64_t deadline_ms)
+{
+    link_t *l = t;
+    (void)deadline_ms;
+    lock();
+    l->finish_at = fake_now_ms() + fake.finish_ms;
+    unlock();
+}
+
+static bool t_finished(void *t)
+{
+    link_t *l = t;
+    return l->finish_at && l->finish_at <= fake_now_ms();
+}
+
 static void t_close(void *t, int64_t timeout_ms)
 {
     link_t *l = t;
     (void)timeout_ms;
     lock();
+    fake.finished += t_finished(l);
     if (fake.block_close)
         block(l);
     for (size_t i = 0; i < LINKS; i++)
@@ -581,7 +495,7 @@ static void t_close(void *t, int64_t timeout_ms)
     pthread_cond_destroy(&l->unblock);
     l->open = false;
     fake.closed++;
-    wake_all();
+    fake_wake_all();
     unlock();
 }
 
@@ -591,8 +505,10 @@ static size_t t_prepare(void *t, size_t want, struct pollfd *fds, size_t max, in
     int64_t now = fake_now_ms(), due = INT64_MAX;
     lock();
     bool changed = fake.fatal ? !l->fatal_told : l->up == fake.down || !l->told_up;
-    if (changed || l->revoke)
+    if (changed || l->revoke || l->event >= 0)
         due = now;
+    if (l->finish_at)
+        due = l->finish_at < due ? l->finish_at : due;
     for (flight *f = l->flights; f; f = f->next)
         if (!f->held && !f->never && f->at_ms < due)
             due = f->at_ms;
@@ -674,6 +590,12 @@ static void t_service(void *t, const struct pollfd *fds, size_t count)
         tell(l, BQ_EVENT_FATAL, NULL, fake.fatal);
     } else if (fake.fatal) {
         l->up = false;
+    } else if (l->event >= 0) {
+        bq_event event = {.kind = (bq_event_kind)l->event, .generation = fake.generation};
+        l->event = -1;
+        unlock();
+        l->config->host->event(l->config->host, &event);
+        lock();
     } else if (l->revoke) {
         take_back(l);
     } else if (!l->up && !fake.down) {
@@ -746,92 +668,6 @@ static bool t_idle(void *t, bool all)
     return idle;
 }
 
-/* ---- administration --------------------------------------------------------------------------------------------------------- */
-
-static bq_status a_stats(void *t, bq_str queue, int64_t timeout_ms, bq_queue_stats *out, bq_error *err)
-{
-    (void)t;
-    (void)timeout_ms;
-    (void)err;
-    int64_t now = bq_now_ms();
-    *out = (bq_queue_stats){0, 0, 0, -1};
-    lock();
-    for (message *m = fake.first; m; m = m->next)
-        if (bq_str_equal(queue, bq_str_of(m->queue))) {
-            if (m->lease)
-                out->in_flight++;
-            else if (m->due_ms > now)
-                out->delayed++;
-            else
-                out->ready++;
-        }
-    unlock();
-    return BQ_OK;
-}
-
-static bq_status a_peek(void *t, bq_str queue, uint64_t after, size_t max, int64_t timeout_ms, bq_peek_fn fn, void *arg,
-                        bq_error *err)
-{
-    (void)t;
-    (void)timeout_ms;
-    (void)err;
-    bool go = true;
-    lock();
-    for (message *m = fake.first; m && go && max; m = m->next) {
-        if (m->number <= after || !bq_str_equal(queue, bq_str_of(m->queue)))
-            continue;
-        bq_incoming in = {.body = {m->body, m->body_len},
-                          .key = {m->key, m->key_len},
-                          .props = m->props,
-                          .prop_count = m->prop_count,
-                          .native_count = m->native_count,
-                          .position = m->number};
-        max--;
-        go = fn(&in, arg);
-    }
-    unlock();
-    return BQ_OK;
-}
-
-static bq_status a_purge(void *t, bq_str queue, int64_t timeout_ms, int64_t *count, bq_error *err)
-{
-    (void)t;
-    (void)timeout_ms;
-    (void)err;
-    lock();
-    *count = 0;
-    message *next;
-    for (message *m = fake.first; m; m = next) {
-        next = m->next;
-        if (bq_str_equal(queue, bq_str_of(m->queue))) {
-            message_remove(m);
-            ++*count;
-        }
-    }
-    unlock();
-    return BQ_OK;
-}
-
-static bq_status a_queues(void *t, int64_t timeout_ms, bq_queue_fn fn, void *arg, bq_error *err)
-{
-    (void)t;
-    (void)timeout_ms;
-    (void)err;
-    lock();
-    bool go = true;
-    for (message *m = fake.first; m && go; m = m->next) {
-        bool seen = false;
-        for (message *o = fake.first; o != m; o = o->next)
-            seen |= strcmp(o->queue, m->queue) == 0;
-        if (!seen)
-            go = fn(bq_str_of(m->queue), arg);
-    }
-    unlock();
-    return BQ_OK;
-}
-
-static const bq_admin_ops ADMIN = {a_stats, a_queues, a_peek, a_purge};
-
 /* ---- the tables --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct options {
@@ -861,13 +697,14 @@ static int t_tiers(const void *o)
      BQ_CAP_REJECT | BQ_CAP_NATIVE_RETRY | BQ_CAP_PUBLISH_DELAY | BQ_CAP_HEADERS | BQ_CAP_KEY | BQ_CAP_PEEK |          \
      BQ_CAP_LAPSES | BQ_CAP_IDLE | BQ_CAP_KEEP)
 
-#define TABLE(title, list, caps, administration)                                                                       \
+#define TABLE(title, list, caps, administration, begin_end, end_seen)                                                  \
     {                                                                                                                  \
         .size = sizeof(bq_transport_ops), .name = title, .schemes = list, .summary = "a scripted broker",              \
         .url_syntax = title ":NAME", .table = OPTIONS, .options_size = sizeof(options), .state_size = sizeof(link_t),  \
         .capabilities = caps, .binding = t_binding, .open = t_open, .close = t_close, .prepare = t_prepare,            \
         .service = t_service, .take = t_take, .submit = t_submit, .reap = t_reap, .forget = t_forget,                  \
-        .interrupt = t_interrupt, .idle = t_idle, .admin = administration, .tiers = t_tiers                            \
+        .interrupt = t_interrupt, .idle = t_idle, .admin = administration, .tiers = t_tiers, .finish = begin_end,      \
+        .finished = end_seen                                                                                           \
     }
 
 static const char *const FULL[] = {"fake", NULL};
@@ -875,15 +712,15 @@ static const char *const BARE[] = {"fakebare", NULL};
 static const char *const FIXED[] = {"fakefixed", NULL};
 static const char *const NATIVE[] = {"fakenative", NULL};
 static const bq_transport_ops TABLES[] = {
-    TABLE("fake", FULL, EVERYTHING, &ADMIN),
+    TABLE("fake", FULL, EVERYTHING, &fake_admin, NULL, NULL),
     /* Publishes and acknowledges, and nothing else. */
-    TABLE("fakebare", BARE, BQ_CAP_HEADERS | BQ_CAP_KEY, NULL),
+    TABLE("fakebare", BARE, BQ_CAP_HEADERS | BQ_CAP_KEY, NULL, NULL, NULL),
     /* Everything, but the driver frees a delivery with its settlement. */
-    TABLE("fakefixed", FIXED, EVERYTHING & ~BQ_CAP_KEEP & ~BQ_CAP_IDLE & ~BQ_CAP_PEEK, &ADMIN),
+    TABLE("fakefixed", FIXED, EVERYTHING & ~BQ_CAP_KEEP & ~BQ_CAP_IDLE & ~BQ_CAP_PEEK, &fake_admin, NULL, NULL),
     /* As Service Bus and Artemis: the broker redelivers and counts, without any delay. */
     TABLE("fakenative", NATIVE,
           BQ_CAP_NATIVE_RETRY | BQ_CAP_RELEASE | BQ_CAP_REJECT | BQ_CAP_EXTEND | BQ_CAP_HEADERS | BQ_CAP_PUBLISH_DELAY,
-          NULL),
+          NULL, t_finish, t_finished),
 };
 
 void fake_register(void)
@@ -897,250 +734,3 @@ void fake_register(void)
         }
     done = true;
 }
-
-/* ---- the test's side ------------------------------------------------------------------------------------------------------------ */
-
-void fake_clear(void)
-{
-    lock();
-    while (fake.first)
-        message_remove(fake.first);
-    free(fake.log);
-    fake.log = NULL;
-    fake.log_count = fake.log_cap = 0;
-    unlock();
-}
-
-void fake_reset(void)
-{
-    fake_register();
-    fake.last = &fake.first;
-    if (fake.first)
-        for (message *m = fake.first; m; m = m->next)
-            fake.last = &m->next;
-    fake_clear();
-    lock();
-    fake.number = fake.lease = 0;
-    memset(fake.how, 0, sizeof fake.how);
-    memset(fake.times, 0, sizeof fake.times);
-    fake.lease_ms = 0;
-    fake.late_ms = 50;
-    fake.accept = -1;
-    fake.start_down = fake.down = fake.block_service = fake.block_close = fake.deaf = fake.no_idle = false;
-    fake.why[0] = 0;
-    fake.fatal = fake.open_fails = BQ_OK;
-    fake.generation = 1;
-    fake.forgotten = fake.interrupts = fake.closed = fake.submits = fake.submit_max = 0;
-    unlock();
-}
-
-unsigned fake_put_bytes(const char *queue, bq_str body, bq_str key, const bq_prop *props, size_t count,
-                        int64_t native_count, uint32_t lapses)
-{
-    lock();
-    message *m = message_add(bq_str_of(queue), body, key, props, count);
-    m->native_count = native_count;
-    m->lapses = lapses;
-    unsigned number = m->number;
-    wake_all();
-    unlock();
-    return number;
-}
-
-unsigned fake_put(const char *queue, const char *body, const bq_prop *props, size_t count)
-{
-    return fake_put_bytes(queue, bq_str_of(body), BQ_STR_NULL, props, count, -1, 0);
-}
-
-void fake_when(bq_op_kind kind, fake_how how, int times)
-{
-    lock();
-    fake.how[kind] = how;
-    fake.times[kind] = times;
-    unlock();
-}
-
-void fake_let_go(void)
-{
-    lock();
-    for (size_t i = 0; i < LINKS; i++)
-        for (flight *f = fake.links[i] ? fake.links[i]->flights : NULL; f; f = f->next)
-            if (f->held) {
-                f->held = false;
-                f->status = carry_out(f->op);
-            }
-    wake_all();
-    unlock();
-}
-
-#define SETTER(name, type, member)                                                                                     \
-    void name(type value)                                                                                              \
-    {                                                                                                                  \
-        lock();                                                                                                        \
-        fake.member = value;                                                                                           \
-        wake_all();                                                                                                    \
-        unlock();                                                                                                      \
-    }
-SETTER(fake_lease, int64_t, lease_ms)
-SETTER(fake_late, int64_t, late_ms)
-SETTER(fake_accept, int, accept)
-SETTER(fake_start_down, bool, down)
-SETTER(fake_block_service, bool, block_service)
-SETTER(fake_block_close, bool, block_close)
-SETTER(fake_ignore_interrupt, bool, deaf)
-SETTER(fake_open_fails, bq_status, open_fails)
-SETTER(fake_no_idle, bool, no_idle)
-
-void fake_lapse(void)
-{
-    lock();
-    for (message *m = fake.first; m; m = m->next)
-        if (m->lease) {
-            m->lease = 0;
-            m->lapses++;
-        }
-    wake_all();
-    unlock();
-}
-
-void fake_down(const char *why)
-{
-    lock();
-    fake.down = true;
-    snprintf(fake.why, sizeof fake.why, "%s", why);
-    wake_all();
-    unlock();
-}
-
-void fake_up(void)
-{
-    lock();
-    fake.down = false;
-    wake_all();
-    unlock();
-}
-
-void fake_revoke(void)
-{
-    lock();
-    for (size_t i = 0; i < LINKS; i++)
-        if (fake.links[i])
-            fake.links[i]->revoke = true;
-    wake_all();
-    unlock();
-}
-
-void fake_renew(void)
-{
-    lock();
-    fake.generation++;
-    for (message *m = fake.first; m; m = m->next)
-        m->lease = 0;
-    wake_all();
-    unlock();
-}
-
-void fake_fatal(bq_status status, const char *why)
-{
-    lock();
-    fake.fatal = status;
-    snprintf(fake.why, sizeof fake.why, "%s", why);
-    wake_all();
-    unlock();
-}
-
-static message *nth(const char *queue, size_t index)
-{
-    for (message *m = fake.first; m; m = m->next)
-        if (!m->lease && strcmp(m->queue, queue) == 0 && index-- == 0)
-            return m;
-    return NULL;
-}
-
-size_t fake_ready(const char *queue)
-{
-    size_t n = 0;
-    lock();
-    while (nth(queue, n))
-        n++;
-    unlock();
-    return n;
-}
-
-size_t fake_out(void)
-{
-    size_t n = 0;
-    lock();
-    for (message *m = fake.first; m; m = m->next)
-        n += m->lease != 0;
-    unlock();
-    return n;
-}
-
-const char *fake_body(const char *queue, size_t index)
-{
-    lock();
-    message *m = nth(queue, index);
-    const char *body = m && m->body ? m->body : "";
-    unlock();
-    return body;
-}
-
-const char *fake_props(const char *queue, size_t index)
-{
-    static char text[1024];
-    lock();
-    message *m = nth(queue, index);
-    text[0] = 0;
-    if (m)
-        print_props(text, sizeof text, m->props, m->prop_count);
-    unlock();
-    return text;
-}
-
-int64_t fake_delay(const char *queue, size_t index)
-{
-    lock();
-    message *m = nth(queue, index);
-    int64_t delay = m ? m->delay_ms : -1;
-    unlock();
-    return delay;
-}
-
-bool fake_op_at(int kind, size_t index, fake_op *out)
-{
-    bool found = false;
-    lock();
-    for (size_t i = 0; i < fake.log_count && !found; i++)
-        if ((kind < 0 || (int)fake.log[i].kind == kind) && index-- == 0) {
-            *out = fake.log[i];
-            found = true;
-        }
-    unlock();
-    return found;
-}
-
-size_t fake_ops(int kind)
-{
-    size_t n = 0;
-    lock();
-    for (size_t i = 0; i < fake.log_count; i++)
-        n += kind < 0 || (int)fake.log[i].kind == kind;
-    unlock();
-    return n;
-}
-
-#define GETTER(name, member)                                                                                           \
-    size_t name(void)                                                                                                  \
-    {                                                                                                                  \
-        lock();                                                                                                        \
-        size_t n = fake.member;                                                                                        \
-        unlock();                                                                                                      \
-        return n;                                                                                                      \
-    }
-GETTER(fake_forgotten, forgotten)
-GETTER(fake_interrupts, interrupts)
-GETTER(fake_closed, closed)
-GETTER(fake_submits, submits)
-GETTER(fake_submit_max, submit_max)
-GETTER(fake_live, live)

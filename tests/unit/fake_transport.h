@@ -63,9 +63,11 @@ void fake_late(int64_t ms);      /* of FAKE_LATE */
 void fake_accept(int per_call);  /* submit accepts so many; -1: all */
 void fake_down(const char *why); /* the connection is lost: operations under way end REFUSED or LOST */
 void fake_up(void);
-void fake_start_down(bool down); /* connections opened from now on do not come up by themselves */
-void fake_revoke(void);          /* every delivery that is out is taken back, with an event each */
-void fake_renew(void);           /* a new generation: what is out is stale, without an event */
+void fake_start_down(bool down);     /* connections opened from now on do not come up by themselves */
+void fake_revoke(void);              /* every delivery that is out is taken back, with an event each */
+void fake_renew(void);               /* a new generation: what is out is stale, without an event */
+void fake_event(bq_event_kind kind); /* told at the next service, with the present generation and no delivery */
+void fake_finish(int64_t ms);        /* "fakenative": an orderly end takes so long */
 void fake_fatal(bq_status status, const char *why);
 void fake_block_service(bool block); /* service blocks until interrupt */
 void fake_block_close(bool block);   /* close ignores its bound until interrupt */
@@ -84,6 +86,7 @@ bool fake_op_at(int kind, size_t index, fake_op *out);
 size_t fake_forgotten(void);
 size_t fake_interrupts(void);
 size_t fake_closed(void);
+size_t fake_finished(void);   /* connections that were closed after an orderly end */
 size_t fake_submits(void);    /* calls of submit */
 size_t fake_submit_max(void); /* the largest number of operations in one call */
 size_t fake_live(void);       /* deliveries in memory */

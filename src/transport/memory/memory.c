@@ -534,7 +534,7 @@ static bool mem_idle(void *state, bool all)
     for (size_t i = 0; i < t->waiter.queue_count && idle; i++) {
         mem_queue *queue = t->waiter.queues[i];
         bq_mem_sweep(t->store, queue, now);
-        idle = !bq_mem_first(queue, now) && (!all || queue->timed_count == 0);
+        idle = !bq_mem_first(queue, now) && !queue->leased.head && (!all || queue->timed_count == 0);
     }
     pthread_mutex_unlock(&t->store->mutex);
     return idle;

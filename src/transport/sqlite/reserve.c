@@ -218,10 +218,10 @@ static int look_ahead(sq_transport *t, int64_t queue, int64_t *delayed, int64_t 
     return SQLITE_OK;
 }
 
-int bq_sq_probe(sq_transport *t, bool *found, bool *delayed)
+int bq_sq_probe(sq_transport *t, bool *found, bool *delayed, bool *in_flight)
 {
     int64_t now = bq_epoch_ms();
-    *found = *delayed = false;
+    *found = *delayed = *in_flight = false;
     t->next_due = BQ_NEVER;
     for (size_t i = 0; i < t->config->queue_count; i++) {
         int code = find_sub(t, i);
@@ -238,6 +238,8 @@ int bq_sq_probe(sq_transport *t, bool *found, bool *delayed)
             return code;
         *found = *found || some || timed <= now || leased <= now;
         *delayed = *delayed || timed != BQ_NEVER;
+        /* A lease without end may be a dead worker's: nobody could wait for it. */
+        *in_flight = *in_flight || leased != BQ_NEVER;
     }
     return SQLITE_OK;
 }

@@ -414,8 +414,8 @@ static void look(sq_transport *t, bool woken, int64_t now)
     }
     if (!check)
         return;
-    bool delayed;
-    int code = bq_sq_probe(t, &t->maybe, &delayed);
+    bool delayed, in_flight;
+    int code = bq_sq_probe(t, &t->maybe, &delayed, &in_flight);
     if (code == SQLITE_OK)
         return;
     if ((code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB)
@@ -487,13 +487,13 @@ static void sq_service(void *state, const struct pollfd *fds, size_t count)
 static bool sq_idle(void *state, bool all)
 {
     sq_transport *t = state;
-    bool found = true, delayed = true;
+    bool found = true, delayed = true, in_flight = true;
     if (t->state != SQ_UP || !t->announced || t->taken.count > 0 || t->fresh.count > 0 || t->count > 0)
         return false;
-    if (bq_sq_probe(t, &found, &delayed) != SQLITE_OK)
+    if (bq_sq_probe(t, &found, &delayed, &in_flight) != SQLITE_OK)
         return false;
     t->maybe = t->maybe || found;
-    return !found && !(all && delayed);
+    return !found && !in_flight && !(all && delayed);
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */

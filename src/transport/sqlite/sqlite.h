@@ -207,10 +207,11 @@ void bq_sq_explain(const sq_transport *t, sq_result result, const bq_op *op, bq_
 
 /* Room for that many more deliveries when `settling` of those in hand are being settled. */
 size_t bq_sq_room(const sq_transport *t, size_t settling);
-/* Within a transaction that settles `settling` deliveries: reserves up to `want` into *got. `drained`: nothing more is available now. */
+/* Within a transaction that settles `settling` deliveries: reserves up to `want` into *got. `drained`: nothing more is
+ * available now. */
 int bq_sq_reserve(sq_transport *t, size_t want, size_t settling, int64_t now_ms, sq_list *got, bool *drained);
-/* Reads whether there is anything to reserve, and anything delayed; sets next_due. */
-int bq_sq_probe(sq_transport *t, bool *found, bool *delayed);
+/* Reads whether there is anything to reserve, anything delayed, and anything in anybody's hands; sets next_due. */
+int bq_sq_probe(sq_transport *t, bool *found, bool *delayed, bool *in_flight);
 /* Others have committed since the last call. */
 bool bq_sq_changed(sq_transport *t);
 void bq_sq_watch_clock(sq_transport *t, int64_t now_ms);

@@ -12,7 +12,7 @@ static void names_texts_and_exit_statuses(void **state)
     assert_int_equal(BQ_OK, 0);
     assert_string_equal(bq_status_name(BQ_UNAVAILABLE), "UNAVAILABLE");
     assert_string_equal(bq_status_text(BQ_UNAVAILABLE), "broker unreachable");
-    /* The table of cli.md. */
+    /* The exit statuses that `bq help` lists. */
     assert_int_equal(bq_status_exit(BQ_OK), 0);
     assert_int_equal(bq_status_exit(BQ_INVALID), 64);
     assert_int_equal(bq_status_exit(BQ_DATA), 65);

@@ -36,7 +36,7 @@ static void options(void **state)
     assert_true(target_has_option("kafka://h?retry=none", "retry", NULL));
 }
 
-/* cli.md, work: Pulsar, Artemis, and Kafka without retry topics ask what is wanted; nobody else does. */
+/* bq help work: Pulsar, Artemis, and Kafka without retry topics ask what is wanted; nobody else does. */
 static void who_loses_failures(void **state)
 {
     (void)state;

@@ -1,38 +1,13 @@
 /*
- * The consumer on the scripted broker: what a handler sees and says, settle order, deferred outcomes, timeouts,
- * shutdown, leases, lost and revoked deliveries, reconnects, and every misbehaviour of the broker (contract 3, 7.7).
+ * The consumer on the scripted broker: what a handler sees and says, the order of settling and reporting, every
+ * misbehaviour of the broker, deferred outcomes, metrics and options (contract 3). What passes with time is in
+ * test_consumer_life.c.
  */
 #include "bq_test.h"
 
 #include "worker_test.h"
 
-#include <signal.h>
-#include <time.h>
-
-static size_t live_before;
-
-static int setup(void **state)
-{
-    static worker w;
-    live_before = fake_live();
-    fake_reset();
-    w_init(&w);
-    *state = &w;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    worker *w = *state;
-    w_gate(w, false);
-    if (w->consumer)
-        w_close(w);
-    size_t live = fake_live();
-    fake_clear();
-    if (w->why[0] && strstr(w->why, "the "))
-        fprintf(stderr, "%s\n", w->why);
-    return live > live_before ? -1 : 0; /* a delivery that nobody freed */
-}
+#include <stdlib.h>
 
 /* ---- the straight road ------------------------------------------------------------------------------------------------ */
 
@@ -97,6 +72,60 @@ static void headers_as_a_handler_sees_them(void **state)
     w_open(w, "fake:x?binding=rabbitmq");
     W_AWAIT_SETTLED(w, 1);
     assert_string_equal(seen, "traceparent=00-1;n=-42;b=true;d=0.5;bin=bytes;bq-replay-bypass=1;[-42]replay");
+}
+
+typedef struct tally {
+    size_t seen, wrong;
+    time_t took_s;
+} tally;
+
+static bq_outcome read_very_many_headers(bq_delivery *d, void *arg)
+{
+    tally *t = arg;
+    bq_str name, value;
+    char expected[24];
+    struct timespec from, to;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    for (; bq_delivery_header_at(d, t->seen, &name, &value); t->seen++) {
+        snprintf(expected, sizeof expected, "%zu", t->seen);
+        t->wrong += !bq_str_equal(value, bq_str_of(expected));
+    }
+    t->wrong += bq_delivery_header(d, BQ_STR("none")).ptr != NULL;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+    t->took_s = to.tv_sec - from.tv_sec;
+    /* In any order, and the same one again. */
+    for (size_t i = 4; i-- > 1;) {
+        snprintf(expected, sizeof expected, "%zu", i / 2);
+        t->wrong += !bq_delivery_header_at(d, i / 2, &name, &value) || !bq_str_equal(value, bq_str_of(expected));
+    }
+    return BQ_DONE;
+}
+
+/* Whoever publishes chooses how many there are: reading them all must not begin at the first for each. */
+static void very_many_headers_take_no_long_time(void **state)
+{
+    worker *w = *state;
+    enum { MANY = 60000 };
+    tally t = {0};
+    bq_prop *props = calloc(MANY, sizeof *props);
+    char(*texts)[24] = calloc(MANY, sizeof *texts);
+    assert_non_null(props);
+    assert_non_null(texts);
+    for (size_t i = 0; i < MANY; i++) {
+        snprintf(texts[i], sizeof *texts, "%zu", i);
+        props[i] = (bq_prop){.place = BQ_PLACE_HEADER, .name = BQ_STR("h"), .num = (int64_t)i};
+        props[i].type = i % 2 ? BQ_PROP_INT : BQ_PROP_STRING;
+        props[i].text = i % 2 ? BQ_STR_NULL : bq_str_of(texts[i]);
+    }
+    w->routes[0] = (bq_route){"urn:a", read_very_many_headers, &t};
+    fake_put("q", body_of("urn:a", 0), props, MANY);
+    w_open(w, "fake:x?binding=rabbitmq");
+    W_AWAIT_SETTLED(w, 1);
+    assert_int_equal(t.seen, MANY);
+    assert_int_equal(t.wrong, 0);
+    assert_in_range(t.took_s, 0, 2);
+    free(texts);
+    free(props);
 }
 
 static void several_queues_in_turn(void **state)
@@ -376,11 +405,6 @@ static void a_slow_write_stops_nobody_else(void **state)
     FAKE_AWAIT(fake_ready("q.dlq") == 101);
 }
 
-static int64_t now_ms(void)
-{
-    return fake_now_ms();
-}
-
 /* The write fails: reported, unsettled, back after the pause, and meanwhile the others go on. */
 static void a_failed_write_comes_back_after_the_pause(void **state)
 {
@@ -390,7 +414,7 @@ static void a_failed_write_comes_back_after_the_pause(void **state)
     w->o.settle_pause_ms = 200;
     fake_when(BQ_OP_DEAD_LETTER, FAKE_REFUSE, 1);
     fake_put("q", body_of("urn:a", 0), NULL, 0);
-    int64_t began = now_ms();
+    int64_t began = fake_now_ms();
     w_open(w, "fake:x");
     FAKE_AWAIT(W(w, report_count) == 1);
     assert_int_equal(w->reports[0].settled, BQ_SETTLED_FAILED);
@@ -399,7 +423,7 @@ static void a_failed_write_comes_back_after_the_pause(void **state)
     assert_int_equal(fake_ops(BQ_OP_RELEASE), 0);
     assert_int_equal(fake_ready("q.dlq"), 0);
     FAKE_AWAIT(fake_ready("q.dlq") == 1);
-    assert_true(now_ms() - began >= 200);
+    assert_true(fake_now_ms() - began >= 200);
     assert_int_equal(fake_ops(BQ_OP_RELEASE), 1);
     FAKE_AWAIT(W(w, report_count) == 2);
     assert_int_equal(w->reports[1].settled, BQ_SETTLED_DEAD_LETTERED);
@@ -512,14 +536,14 @@ static void a_broken_dead_letter_queue_is_no_hot_loop(void **state)
     w->o.prefetch = 4;
     fake_when(BQ_OP_DEAD_LETTER, FAKE_REFUSE, -1);
     fake_put("q", "not json", NULL, 0);
-    int64_t began = now_ms();
+    int64_t began = fake_now_ms();
     w_open(w, "fake:x");
     for (int i = 0; i < 50; i++)
         fake_put("q", body_of("urn:a", 0), NULL, 0);
     FAKE_AWAIT(W(w, calls) == 50);
     FAKE_AWAIT(fake_ops(BQ_OP_DEAD_LETTER) >= 3);
     size_t tries = fake_ops(BQ_OP_DEAD_LETTER);
-    assert_true((int64_t)tries <= (now_ms() - began) / 100 + 1);
+    assert_true((int64_t)tries <= (fake_now_ms() - began) / 100 + 1);
     fake_when(BQ_OP_DEAD_LETTER, FAKE_OK, 0);
     FAKE_AWAIT(fake_ready("q.dlq") == 1);
 }
@@ -627,495 +651,6 @@ static void deferred_after_the_end_is_ignored(void **state)
     assert_int_equal(fake_ready("q"), 2);
 }
 
-/* ---- timeouts ------------------------------------------------------------------------------------------------------------------- */
-
-static void a_late_handler_counts_as_failed(void **state)
-{
-    worker *w = *state;
-    w->o.handler_timeout_ms = 30;
-    w->o.max_attempts = 1;
-    w_gate(w, true); /* until it is cancelled; then it says done */
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    w_open(w, "fake:x");
-    FAKE_AWAIT(fake_ready("q.dlq") == 1);
-    assert_true(W(w, saw_cancel));
-    assert_non_null(strstr(fake_body("q.dlq", 0), "\"error\":\"The handler did not finish within 30 ms.\","
-                                                  "\"exception\":\"HandlerTimeout\""));
-}
-
-static void a_late_handler_may_name_its_error(void **state)
-{
-    worker *w = *state;
-    w->o.handler_timeout_ms = 30;
-    w->o.max_attempts = 1;
-    w->error = "killed";
-    w_gate(w, true);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    w_open(w, "fake:x");
-    FAKE_AWAIT(fake_ready("q.dlq") == 1);
-    assert_non_null(strstr(fake_body("q.dlq", 0), "\"error\":\"killed\",\"exception\":null"));
-}
-
-/* It ignores the cancellation: settled over its head, while its message stays readable. */
-static void a_hanging_handler_is_settled_without_it(void **state)
-{
-    worker *w = *state;
-    w->o.handler_timeout_ms = 20;
-    w->o.max_attempts = 1;
-    w->obeys = false;
-    w_gate(w, true);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    w_open(w, "fake:x");
-    FAKE_AWAIT(fake_ready("q.dlq") == 1);
-    FAKE_AWAIT(W(w, report_count) == 1);
-    assert_int_equal(W(w, running), 1);
-    assert_int_equal(fake_live(), 1);
-    assert_string_equal(w->reports[0].exception, "HandlerTimeout");
-    w_gate(w, false);
-    W_AWAIT_SETTLED(w, 1);
-    assert_int_equal(fake_live(), 0);
-    assert_int_equal(fake_ops(BQ_OP_ACK), 0); /* it said done, too late */
-    assert_true(w_calm(w));
-}
-
-/* Where the driver cannot keep it, it is settled as failed when it returns, and until then its lease may lapse. */
-static void a_hanging_handler_on_a_driver_that_keeps_nothing(void **state)
-{
-    worker *w = *state;
-    w->o.handler_timeout_ms = 20;
-    w->o.max_attempts = 2;
-    w->o.prefetch = 1; /* or it would be taken again */
-    w->obeys = false;
-    fake_lease(300);
-    w_gate(w, true);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    w_open(w, "fakefixed:x");
-    FAKE_AWAIT(W(w, running) == 1 && W(w, last_lost));
-    assert_int_equal(fake_out(), 0); /* it is ready for somebody else */
-    assert_int_equal(fake_ready("q"), 1);
-    w_gate(w, false);
-    FAKE_AWAIT(W(w, report_count) >= 1);
-    assert_int_equal(w->reports[0].settled, BQ_SETTLED_LOST);
-}
-
-/* ---- leases ------------------------------------------------------------------------------------------------------------------------ */
-
-static void leases_are_extended_while_handlers_run(void **state)
-{
-    worker *w = *state;
-    fake_lease(120);
-    w_gate(w, true);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    fake_put("q", body_of("urn:a", 0), NULL, 0); /* waits for the one handler */
-    w_open(w, "fake:x");
-    FAKE_AWAIT(fake_ops(BQ_OP_EXTEND) >= 8);
-    assert_int_equal(w_metrics(w).leases_lost, 0);
-    assert_int_equal(fake_out(), 2);
-    w_gate(w, false);
-    W_AWAIT_SETTLED(w, 2);
-    assert_int_equal(w_metrics(w).acked, 2);
-    assert_int_equal(W(w, calls), 2);
-}
-
-static void an_extension_that_is_lost_sets_the_flag(void **state)
-{
-    worker *w = *state;
-    fake_lease(60);
-    fake_when(BQ_OP_EXTEND, FAKE_LOST, -1);
-    w_gate(w, true);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    w_open(w, "fake:x");
-    FAKE_AWAIT(W(w, running) == 1 && W(w, last_lost));
-    assert_int_equal(w_metrics(w).leases_lost, 1);
-}
-
-static void a_refused_extension_is_tried_again(void **state)
-{
-    worker *w = *state;
-    fake_lease(300);
-    fake_when(BQ_OP_EXTEND, FAKE_REFUSE, 1);
-    w_gate(w, true);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    w_open(w, "fake:x");
-    FAKE_AWAIT(fake_ops(BQ_OP_EXTEND) >= 3);
-    assert_int_equal(w_metrics(w).leases_lost, 0);
-    w_gate(w, false);
-    W_AWAIT_SETTLED(w, 1);
-}
-
-/* Field, sqs-consumer 303: no extension after the end; the end waits for the one that is under way. */
-static void the_end_waits_for_an_extension(void **state)
-{
-    worker *w = *state;
-    fake_lease(90);
-    fake_when(BQ_OP_EXTEND, FAKE_HOLD, 1);
-    w_gate(w, true);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    w_open(w, "fake:x");
-    FAKE_AWAIT(fake_ops(BQ_OP_EXTEND) == 1);
-    w_gate(w, false);
-    FAKE_AWAIT(W(w, finished) == 1);
-    for (int i = 0; i < 20; i++) {
-        assert_int_equal(fake_ops(BQ_OP_ACK), 0);
-        fake_pause();
-    }
-    fake_let_go();
-    W_AWAIT_SETTLED(w, 1);
-    fake_op op;
-    assert_true(fake_op_at(-1, fake_ops(-1) - 1, &op));
-    assert_int_equal(op.kind, BQ_OP_ACK);
-}
-
-static void a_lease_is_extended_while_a_write_is_slow(void **state)
-{
-    worker *w = *state;
-    w->outcome = BQ_FAILED;
-    w->o.max_attempts = 1;
-    fake_lease(90);
-    fake_when(BQ_OP_PUBLISH, FAKE_HOLD, 1);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    w_open(w, "fakenative:x");
-    FAKE_AWAIT(fake_ops(BQ_OP_PUBLISH) == 1 && fake_ops(BQ_OP_EXTEND) >= 5);
-    fake_let_go();
-    FAKE_AWAIT(fake_ready("q.dlq") == 1);
-    W_AWAIT_SETTLED(w, 1);
-    assert_int_equal(w_metrics(w).leases_lost, 0);
-}
-
-/* A message whose lease ran out before a handler began is not handled: somebody else has it by now. */
-static void an_expired_delivery_is_not_started(void **state)
-{
-    worker *w = *state;
-    fake_lease(60);
-    fake_when(BQ_OP_EXTEND, FAKE_LOST, -1);
-    w->o.prefetch = 2;
-    w_gate(w, true);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    fake_put("q", body_of("urn:a", 1), NULL, 0);
-    w_open(w, "fake:x");
-    FAKE_AWAIT(w_metrics(w).leases_lost == 2);
-    fake_when(BQ_OP_EXTEND, FAKE_OK, 0);
-    fake_lease(60000);
-    w_gate(w, false);
-    /* The first was running and is lost; the second comes again and is handled once. */
-    FAKE_AWAIT(w_metrics(w).acked == 2);
-    int second = 0;
-    for (int i = 0; i < W(w, calls) && i < 16; i++)
-        second += strstr(w->seen[i], "\"attempts\":1") != NULL;
-    assert_int_equal(second, 1);
-}
-
-/* ---- the connection --------------------------------------------------------------------------------------------------------------- */
-
-static void reconnects_and_says_so(void **state)
-{
-    worker *w = *state;
-    w_open(w, "fake:x");
-    FAKE_AWAIT(W(w, ups) == 1);
-    fake_down("the cable");
-    FAKE_AWAIT(W(w, downs) == 1);
-    assert_string_equal(w->why, "the cable");
-    assert_false(w_metrics(w).connected);
-    assert_true(w_logged(w, "2 fake:x: connection down: the cable"));
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    fake_up();
-    W_AWAIT_SETTLED(w, 1);
-    assert_int_equal(W(w, ups), 2);
-    assert_int_equal(w_metrics(w).acked, 1);
-    w->why[0] = 0;
-}
-
-static void settles_after_a_reconnect(void **state)
-{
-    worker *w = *state;
-    w_gate(w, true);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    w_open(w, "fake:x");
-    FAKE_AWAIT(W(w, running) == 1);
-    fake_down("the cable");
-    FAKE_AWAIT(W(w, downs) == 1);
-    w_gate(w, false);
-    FAKE_AWAIT(W(w, finished) == 1);
-    assert_int_equal(fake_ops(-1), 0);
-    fake_up();
-    W_AWAIT_SETTLED(w, 1);
-    assert_int_equal(w_metrics(w).acked, 1);
-    w->why[0] = 0;
-}
-
-/* Field, bunny 142: what came on an older connection is never settled on a newer one. */
-static void stale_deliveries_touch_nothing(void **state)
-{
-    worker *w = *state;
-    w_gate(w, true);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    w->o.prefetch = 1;
-    w_open(w, "fake:x");
-    FAKE_AWAIT(W(w, running) == 1);
-    fake_renew();
-    w_gate(w, false);
-    /* The old one ends as lost, the message itself comes again. */
-    FAKE_AWAIT(w_metrics(w).acked == 1);
-    assert_int_equal(W(w, calls), 2);
-    assert_int_equal(w->reports[0].settled, BQ_SETTLED_LOST);
-}
-
-static void revoked_deliveries_are_forgotten(void **state)
-{
-    worker *w = *state;
-    w->o.prefetch = 3;
-    w_gate(w, true);
-    for (int i = 0; i < 3; i++)
-        fake_put("q", body_of("urn:a", 0), NULL, 0);
-    w_open(w, "fake:x");
-    FAKE_AWAIT(W(w, running) == 1 && fake_out() == 3);
-    fake_revoke();
-    FAKE_AWAIT(w_metrics(w).leases_lost == 3 && W(w, last_lost));
-    assert_int_equal(fake_ready("q"), 3);
-    w_gate(w, false);
-    FAKE_AWAIT(w_metrics(w).acked == 3);
-    /* None of the three settled anything; each came again. */
-    assert_int_equal(fake_ops(-1), 3);
-    assert_int_equal(fake_forgotten() >= 3, 1);
-}
-
-static void a_fatal_error_ends_it(void **state)
-{
-    worker *w = *state;
-    bq_error err;
-    w_open(w, "fake:x");
-    FAKE_AWAIT(W(w, ups) == 1);
-    fake_fatal(BQ_AUTH, "wrong password");
-    assert_int_equal(bq_consumer_wait(w->consumer, 10000, &err), BQ_AUTH);
-    assert_string_equal(err.text, "wrong password");
-    assert_true(err.flags & BQ_ERROR_FATAL);
-    assert_int_equal(bq_consumer_wait_connected(w->consumer, 0, &err), BQ_AUTH);
-    w->why[0] = 0;
-}
-
-static void waits_for_the_connection(void **state)
-{
-    worker *w = *state;
-    bq_error err;
-    fake_down("nobody there");
-    w_open(w, "fake:x");
-    FAKE_AWAIT(W(w, downs) == 1);
-    assert_int_equal(bq_consumer_wait_connected(w->consumer, 20, &err), BQ_UNAVAILABLE);
-    assert_true(err.flags & BQ_ERROR_RETRYABLE);
-    assert_non_null(strstr(err.text, "nobody there"));
-    fake_up();
-    assert_int_equal(bq_consumer_wait_connected(w->consumer, 10000, &err), BQ_OK);
-    w->why[0] = 0;
-}
-
-static void an_open_that_fails_is_final(void **state)
-{
-    worker *w = *state;
-    bq_error err;
-    fake_open_fails(BQ_CONFIG);
-    assert_int_equal(bq_consumer_open(&w->consumer, "fake:x", &w->o, &err), BQ_CONFIG);
-    assert_string_equal(err.text, "the fake does not open");
-    assert_null(w->consumer);
-    assert_int_equal(fake_closed(), 1);
-}
-
-static void a_blocked_call_is_interrupted(void **state)
-{
-    worker *w = *state;
-    w->o.settle_timeout_ms = 100;
-    fake_when(BQ_OP_ACK, FAKE_BLOCK, 1);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    w_open(w, "fake:x");
-    FAKE_AWAIT(W(w, report_count) == 1);
-    assert_true(fake_interrupts() >= 1);
-    assert_true(w_logged(w, "interrupting it"));
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    FAKE_AWAIT(w_metrics(w).acked == 1);
-}
-
-/* ---- shutdown ------------------------------------------------------------------------------------------------------------------------- */
-
-/* The first stop: no more is taken, handlers finish and are settled, what was not started is given back unchanged. */
-static void a_stop_lets_handlers_finish(void **state)
-{
-    worker *w = *state;
-    bq_error err;
-    w_gate(w, true);
-    for (int i = 0; i < 4; i++)
-        fake_put("q", body_of("urn:a", i), NULL, 0);
-    w_open(w, "fake:x");
-    FAKE_AWAIT(W(w, running) == 1 && fake_out() == 4);
-    bq_consumer_stop(w->consumer);
-    FAKE_AWAIT(fake_ready("q") == 3);
-    assert_int_equal(fake_ops(BQ_OP_RELEASE), 3);
-    fake_put("q", body_of("urn:a", 9), NULL, 0);
-    assert_int_equal(bq_consumer_wait(w->consumer, 30, &err), BQ_TIMEOUT);
-    assert_false(W(w, saw_cancel));
-    w_gate(w, false);
-    assert_int_equal(bq_consumer_wait(w->consumer, 10000, &err), BQ_OK);
-    assert_int_equal(W(w, calls), 1);
-    assert_int_equal(fake_ops(BQ_OP_ACK), 1);
-    assert_int_equal(fake_ready("q"), 4);
-    assert_string_equal(fake_body("q", 0), body_of("urn:a", 1));
-    assert_int_equal(W(w, report_count), 0);
-    assert_int_equal(fake_closed(), 1); /* the connection closes with the stop */
-}
-
-static void a_second_stop_gives_back_at_once(void **state)
-{
-    worker *w = *state;
-    bq_error err;
-    w->obeys = false;
-    w_gate(w, true);
-    fake_put("q", body_of("urn:a", 5), NULL, 0);
-    w_open(w, "fake:x");
-    FAKE_AWAIT(W(w, running) == 1);
-    bq_consumer_stop(w->consumer);
-    assert_int_equal(bq_consumer_wait(w->consumer, 30, &err), BQ_TIMEOUT);
-    bq_consumer_stop(w->consumer);
-    assert_int_equal(bq_consumer_wait(w->consumer, 10000, &err), BQ_OK);
-    /* Its handler still runs, and has been told. */
-    assert_int_equal(W(w, running), 1);
-    assert_int_equal(fake_ready("q"), 1);
-    assert_string_equal(fake_body("q", 0), body_of("urn:a", 5));
-    w_gate(w, false);
-    FAKE_AWAIT(W(w, finished) == 1);
-    w_close(w);
-    assert_int_equal(fake_ops(BQ_OP_ACK), 0);
-    assert_true(w_calm(w));
-}
-
-static void the_shutdown_timeout_gives_back(void **state)
-{
-    worker *w = *state;
-    bq_error err;
-    w->o.shutdown_timeout_ms = 40;
-    w->obeys = false;
-    w_gate(w, true);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    w_open(w, "fake:x");
-    FAKE_AWAIT(W(w, running) == 1);
-    bq_consumer_stop(w->consumer);
-    assert_int_equal(bq_consumer_wait(w->consumer, 10000, &err), BQ_OK);
-    FAKE_AWAIT(W(w, saw_cancel));
-    assert_int_equal(fake_ready("q"), 1);
-    w_gate(w, false);
-    FAKE_AWAIT(W(w, finished) == 1);
-}
-
-/* On a driver that cannot give back, the end of the connection does. */
-static void a_stop_on_a_bare_driver_forgets(void **state)
-{
-    worker *w = *state;
-    bq_error err;
-    w_gate(w, true);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    fake_put("q", body_of("urn:a", 1), NULL, 0);
-    w_open(w, "fakebare:x");
-    FAKE_AWAIT(W(w, running) == 1 && fake_out() == 2);
-    bq_consumer_stop(w->consumer);
-    FAKE_AWAIT(fake_forgotten() == 1);
-    w_gate(w, false);
-    assert_int_equal(bq_consumer_wait(w->consumer, 10000, &err), BQ_OK);
-    assert_int_equal(fake_ops(BQ_OP_ACK), 1);
-    assert_int_equal(fake_ops(BQ_OP_PUBLISH), 0);
-}
-
-/* Holds end with the stop: nobody waits for a pause or a delay. */
-static void a_stop_ends_holds(void **state)
-{
-    worker *w = *state;
-    bq_error err;
-    w->o.settle_pause_ms = 3600 * 1000;
-    w->outcome = BQ_FAILED;
-    fake_when(BQ_OP_RETRY, FAKE_REFUSE, 1);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    w_open(w, "fake:x");
-    FAKE_AWAIT(W(w, report_count) == 1);
-    bq_consumer_stop(w->consumer);
-    assert_int_equal(bq_consumer_wait(w->consumer, 10000, &err), BQ_OK);
-    assert_int_equal(fake_ready("q"), 1);
-}
-
-/* A handler that never returns: close is bounded, and everything goes with the handler when it ends after all. */
-static void close_does_not_wait_for_ever(void **state)
-{
-    worker *w = *state;
-    w->o.shutdown_timeout_ms = -1;
-    w->obeys = false;
-    w_gate(w, true);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    w_open(w, "fake:x");
-    FAKE_AWAIT(W(w, running) == 1);
-    int64_t began = now_ms();
-    w_close(w);
-    assert_true(now_ms() - began < 8000);
-    assert_true(w_logged(w, "do not return"));
-    assert_int_equal(fake_ready("q"), 1);
-    assert_int_equal(fake_live(), 1); /* it still reads it */
-    size_t logged = strlen(w->log);
-    w_gate(w, false);
-    FAKE_AWAIT(W(w, finished) == 1 && fake_live() == 0);
-    assert_int_equal(strlen(w->log), logged);
-    assert_true(w_calm(w));
-}
-
-/* The same where the driver would free the message with the connection: then the connection waits. */
-static void close_leaves_the_connection_to_a_hanging_handler(void **state)
-{
-    worker *w = *state;
-    w->o.shutdown_timeout_ms = -1;
-    w->obeys = false;
-    w_gate(w, true);
-    fake_put("q", body_of("urn:a", 0), NULL, 0);
-    w_open(w, "fakefixed:x");
-    FAKE_AWAIT(W(w, running) == 1);
-    w_close(w);
-    assert_int_equal(fake_closed(), 0);
-    w_gate(w, false);
-    FAKE_AWAIT(fake_closed() == 1);
-    assert_true(w_calm(w));
-    assert_int_equal(fake_ready("q"), 1);
-}
-
-static void close_interrupts_a_driver_that_stays(void **state)
-{
-    worker *w = *state;
-    w_open(w, "fake:x");
-    FAKE_AWAIT(W(w, ups) == 1);
-    fake_block_close(true);
-    w_close(w);
-    assert_true(fake_interrupts() >= 1);
-}
-
-static void close_of_nothing(void **state)
-{
-    (void)state;
-    bq_consumer_close(NULL);
-}
-
-static bq_consumer *signalled;
-
-static void on_signal(int number)
-{
-    (void)number;
-    bq_consumer_stop(signalled);
-}
-
-/* bq_consumer_stop is async-signal-safe. */
-static void stops_from_a_signal_handler(void **state)
-{
-    worker *w = *state;
-    bq_error err;
-    struct sigaction act = {.sa_handler = on_signal}, old;
-    w_open(w, "fake:x");
-    signalled = w->consumer;
-    sigaction(SIGUSR1, &act, &old);
-    raise(SIGUSR1);
-    assert_int_equal(bq_consumer_wait(w->consumer, 10000, &err), BQ_OK);
-    sigaction(SIGUSR1, &old, NULL);
-}
-
 /* ---- metrics, options ------------------------------------------------------------------------------------------------------------------- */
 
 static void metrics_are_told_in_time_and_at_the_end(void **state)
@@ -1202,13 +737,14 @@ static void options_are_copied(void **state)
     assert_non_null(strstr(fake_body("morgue", 0), "\"lang\":\"php\""));
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, w_setup, w_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(handles_and_acknowledges),
         T(headers_as_a_handler_sees_them),
+        T(very_many_headers_take_no_long_time),
         T(several_queues_in_turn),
         T(concurrency_and_prefetch_are_limits),
         T(max_messages_takes_no_more),
@@ -1237,34 +773,6 @@ int main(void)
         T(deferred_may_be_settled_before_the_handler_returns),
         T(deferred_counts_while_stopping),
         T(deferred_after_the_end_is_ignored),
-        T(a_late_handler_counts_as_failed),
-        T(a_late_handler_may_name_its_error),
-        T(a_hanging_handler_is_settled_without_it),
-        T(a_hanging_handler_on_a_driver_that_keeps_nothing),
-        T(leases_are_extended_while_handlers_run),
-        T(an_extension_that_is_lost_sets_the_flag),
-        T(a_refused_extension_is_tried_again),
-        T(the_end_waits_for_an_extension),
-        T(a_lease_is_extended_while_a_write_is_slow),
-        T(an_expired_delivery_is_not_started),
-        T(reconnects_and_says_so),
-        T(settles_after_a_reconnect),
-        T(stale_deliveries_touch_nothing),
-        T(revoked_deliveries_are_forgotten),
-        T(a_fatal_error_ends_it),
-        T(waits_for_the_connection),
-        T(an_open_that_fails_is_final),
-        T(a_blocked_call_is_interrupted),
-        T(a_stop_lets_handlers_finish),
-        T(a_second_stop_gives_back_at_once),
-        T(the_shutdown_timeout_gives_back),
-        T(a_stop_on_a_bare_driver_forgets),
-        T(a_stop_ends_holds),
-        T(close_does_not_wait_for_ever),
-        T(close_leaves_the_connection_to_a_hanging_handler),
-        T(close_interrupts_a_driver_that_stays),
-        T(close_of_nothing),
-        T(stops_from_a_signal_handler),
         T(metrics_are_told_in_time_and_at_the_end),
         T(options_are_checked),
         T(options_are_copied),

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What `done` was told. */
@@ -255,6 +256,37 @@ static void headers_and_projection(void **state)
     fake_op op;
     assert_true(fake_op_at(BQ_OP_PUBLISH, 0, &op));
     assert_string_equal(op.key, "k");
+}
+
+/* Names that a stranger chose by the ten thousands must not be compared each with each: that took minutes. */
+static void very_many_headers_take_no_long_time(void **state)
+{
+    (void)state;
+    enum { MANY = 60000, TWICE = 10 };
+    bq_error err;
+    char id[BQ_ID_SIZE];
+    char(*names)[16] = calloc(MANY, sizeof *names);
+    bq_header *headers = calloc(MANY + TWICE, sizeof *headers);
+    assert_non_null(names);
+    assert_non_null(headers);
+    for (size_t i = 0; i < MANY + TWICE; i++) {
+        snprintf(names[i % MANY], sizeof *names, "h%zu", i % MANY);
+        headers[i] = (bq_header){bq_str_of(names[i % MANY]), i < MANY ? BQ_STR("1") : BQ_STR("2")};
+    }
+    bq_message_spec m = spec_of();
+    m.headers = headers;
+    m.header_count = MANY + TWICE;
+    open_plain("fake:x?binding=rabbitmq");
+    struct timespec from, to;
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from), 0);
+    assert_int_equal(bq_publish(publisher, &m, id, &err), BQ_OK);
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to), 0);
+    assert_in_range(to.tv_sec - from.tv_sec, 0, 2);
+    const char *props = fake_props("q", 0);
+    assert_non_null(strstr(props, ";h0=2;h1=2;"));
+    assert_non_null(strstr(props, ";h9=2;h10=1;"));
+    free(headers);
+    free(names);
 }
 
 static void a_binding_without_headers_drops_them(void **state)
@@ -668,6 +700,7 @@ int main(void)
         T(batches_by_itself),
         T(is_thread_safe),
         T(headers_and_projection),
+        T(very_many_headers_take_no_long_time),
         T(a_binding_without_headers_drops_them),
         T(a_whole_body_goes_as_it_is),
         T(checks_before_anything_is_produced),

@@ -155,9 +155,9 @@ static int places;
 static const char *fresh(const place *p)
 {
     if (p->sqlite)
-        snprintf(url, sizeof url, "%s:%s?retry_after=60ms", p->scheme, scratch_new());
+        snprintf(url, sizeof url, "%s:%s?retry_after=60s", p->scheme, scratch_new());
     else
-        snprintf(url, sizeof url, "%s:place-%d?retry_after=60ms", p->scheme, ++places);
+        snprintf(url, sizeof url, "%s:place-%d?retry_after=60s", p->scheme, ++places);
     return url;
 }
 
@@ -327,7 +327,9 @@ static void die_with_it(int times)
     bq_error err;
     bq_link link;
     bq_str queue = BQ_STR("q");
-    bq_link_spec spec = {.url = url, .roles = BQ_ROLE_CONSUME, .queues = &queue, .queue_count = 1, .prefetch = 1};
+    char hasty[600]; /* the same place with short leases */
+    snprintf(hasty, sizeof hasty, "%.*s?retry_after=40ms", (int)strcspn(url, "?"), url);
+    bq_link_spec spec = {.url = hasty, .roles = BQ_ROLE_CONSUME, .queues = &queue, .queue_count = 1, .prefetch = 1};
     if (bq_link_init(&link, &spec, &err) || bq_link_open(&link, &err))
         fail_msg("%s", err.text);
     link.want = 1;
@@ -415,6 +417,37 @@ static void every_attempt_is_seen(void **state)
     retries_to_the_end(&SQLITE_BARE);
 }
 
+/* Several queues are served fairly: a long one does not keep another waiting. */
+static void fair(const place *p)
+{
+    static worker w;
+    bq_error err;
+    w_init(&w);
+    (void)fresh(p);
+    for (int i = 0; i < 40; i++)
+        put("q", OK_0);
+    for (int i = 0; i < 10; i++)
+        put("r", OK_1);
+    w.queues[1] = "r";
+    w.o.queue_count = 2;
+    w.o.prefetch = 2;
+    w.o.max_messages = 16;
+    w_open(&w, url);
+    assert_int_equal(bq_consumer_wait(w.consumer, 20000, &err), BQ_OK);
+    w_close(&w);
+    int second = 0;
+    for (int i = 0; i < 16; i++)
+        second += strcmp(w.seen[i], OK_1) == 0;
+    assert_in_range(second, 5, 10);
+}
+
+static void queues_are_served_fairly(void **state)
+{
+    (void)state;
+    fair(&MEMORY);
+    fair(&SQLITE);
+}
+
 static int teardown(void **state)
 {
     (void)state;
@@ -434,9 +467,13 @@ static const bq_transport_ops *driver(const char *name)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(on_memory),          cmocka_unit_test(on_sqlite),
-        cmocka_unit_test(on_stripped_memory), cmocka_unit_test(on_stripped_sqlite),
-        cmocka_unit_test(a_crash_loop_ends),  cmocka_unit_test(every_attempt_is_seen),
+        cmocka_unit_test(on_memory),
+        cmocka_unit_test(on_sqlite),
+        cmocka_unit_test(on_stripped_memory),
+        cmocka_unit_test(on_stripped_sqlite),
+        cmocka_unit_test(a_crash_loop_ends),
+        cmocka_unit_test(every_attempt_is_seen),
+        cmocka_unit_test(queues_are_served_fairly),
     };
     if (!driver("sqlite"))
         return 77;

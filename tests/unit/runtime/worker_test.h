@@ -262,6 +262,33 @@ static inline bq_metrics w_metrics(worker *w)
     return m;
 }
 
+/* ---- a worker per test ---- */
+
+static size_t live_before;
+
+static inline int w_setup(void **state)
+{
+    static worker w;
+    live_before = fake_live();
+    fake_reset();
+    w_init(&w);
+    *state = &w;
+    return 0;
+}
+
+static inline int w_teardown(void **state)
+{
+    worker *w = *state;
+    w_gate(w, false);
+    if (w->consumer)
+        w_close(w);
+    size_t live = fake_live();
+    fake_clear();
+    if (w->why[0] && strstr(w->why, "the "))
+        fprintf(stderr, "%s\n", w->why);
+    return live > live_before ? -1 : 0; /* a delivery that nobody freed */
+}
+
 /* Waits until the consumer has nothing in its hands. */
 #define W_AWAIT_SETTLED(w, n) FAKE_AWAIT((w_metrics(w).taken >= (uint64_t)(n)) && w_metrics(w).in_flight == 0)
 

@@ -15,7 +15,7 @@ static void defaults_as_in_the_table(void **state)
     (void)state;
     dummy_options options = {0};
     assert_int_equal(bq_options_defaults(dummy_table, &options, NULL), BQ_OK);
-    assert_int_equal(options.net.connect_timeout_ms, 10000); /* the network row of options.md */
+    assert_int_equal(options.net.connect_timeout_ms, 10000); /* `bq help urls`, of every network transport */
     assert_int_equal(options.net.timeout_ms, 30000);
     assert_int_equal(options.net.reconnect_min_ms, 100);
     assert_int_equal(options.net.reconnect_max_ms, 10000);
