@@ -334,53 +334,63 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+enum { PROCESSES_MAX = 64 };
+
+static bool start_children(const char *url, unsigned long count, int processes, int outs[])
+{
+    for (int i = 0; i < processes; i++) {
+        int ends[2];
+        if (pipe(ends))
+            return false;
+        if (fork() == 0) {
+            close(ends[0]);
+            _exit(child(url, count, ends[1]));
+        }
+        close(ends[1]);
+        outs[i] = ends[0];
+    }
+    return true;
+}
+
+/* What one child measured, appended to `all`. Returns how many. */
+static size_t collect(int out, float *all, size_t room)
+{
+    size_t got = 0;
+    ssize_t n;
+    while (got < room * sizeof *all && (n = read(out, (char *)all + got, room * sizeof *all - got)) > 0)
+        got += (size_t)n;
+    close(out);
+    return got / sizeof *all;
+}
+
 static int run_reserve(const char *url, unsigned long count, int processes)
 {
-    enum { MAX = 64 };
-    int pipes[MAX][2];
-    size_t per[MAX] = {0}, total = 0;
-    if (processes < 1 || processes > MAX)
+    int outs[PROCESSES_MAX], bad = 0, status;
+    size_t total = 0, least = SIZE_MAX, most = 0;
+    if (processes < 1 || processes > PROCESSES_MAX)
         return 64;
     float *all = malloc(count * sizeof *all);
-    if (!all)
-        return 1;
-    pid_t filler = fork();
+    pid_t filler = fork(); /* a connection must not be open on both sides of the forks to come */
     if (filler == 0) {
         fill(url, count);
         _exit(0);
     }
     waitpid(filler, NULL, 0);
     double began = now();
+    if (!all || !start_children(url, count, processes, outs))
+        return 1;
     for (int i = 0; i < processes; i++) {
-        if (pipe(pipes[i]))
-            return 1;
-        if (fork() == 0) {
-            close(pipes[i][0]);
-            _exit(child(url, count, pipes[i][1]));
-        }
-        close(pipes[i][1]);
+        size_t n = collect(outs[i], all + total, count - total);
+        total += n;
+        least = n < least ? n : least;
+        most = n > most ? n : most;
     }
-    for (int i = 0; i < processes; i++) {
-        size_t room = (count - total) * sizeof *all, got = 0;
-        ssize_t n;
-        while (got < room && (n = read(pipes[i][0], (char *)(all + total) + got, room - got)) > 0)
-            got += (size_t)n;
-        per[i] = got / sizeof *all;
-        total += per[i];
-        close(pipes[i][0]);
-    }
-    int bad = 0, status;
     while (wait(&status) > 0)
         bad += !WIFEXITED(status) || WEXITSTATUS(status);
     double took = now() - began;
-    qsort(all, total, sizeof *all, by_value);
-    size_t least = per[0], most = per[0];
-    for (int i = 1; i < processes; i++) {
-        least = per[i] < least ? per[i] : least;
-        most = per[i] > most ? per[i] : most;
-    }
     if (bad || total == 0)
         return 1;
+    qsort(all, total, sizeof *all, by_value);
     printf("{\"what\":\"reserve\",\"count\":%lu,\"processes\":%d,\"seconds\":%.3f,\"per_second\":%.0f,\"p50_ms\":%.2f,"
            "\"p99_ms\":%.2f,\"max_ms\":%.2f,\"least\":%zu,\"most\":%zu}\n",
            count, processes, took, (double)count / took, (double)all[total / 2], (double)all[total * 99 / 100],

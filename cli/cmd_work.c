@@ -358,6 +358,14 @@ static bool any_broken(const work *w)
     return broken;
 }
 
+static bool any_unstarted(const work *w)
+{
+    bool unstarted = atomic_load(&w->any.unstarted);
+    for (size_t i = 0; i < w->v->handles.count; i++)
+        unstarted = unstarted || atomic_load(&w->handlers[i].unstarted);
+    return unstarted;
+}
+
 static int finish(work *w, bq_consumer *consumer, bq_status ended, const bq_error *err, int status)
 {
     bq_metrics metrics;
@@ -367,6 +375,9 @@ static int finish(work *w, bq_consumer *consumer, bq_status ended, const bq_erro
         status = out_failure("work", err);
     if (!status && any_broken(w))
         status = CLI_CONFIG;
+    /* What was given back is one of --max, and no drain has seen to it since. */
+    if (!status && w->v->max > 0 && !interrupt_count() && any_unstarted(w))
+        status = CLI_TEMPORARY;
     bool counted = w->v->max > 0 || w->v->drain.given;
     if (!status && counted && !interrupt_count() && (metrics.dead_lettered > 0 || metrics.dropped > 0))
         status = CLI_PARTLY;

@@ -14,6 +14,7 @@
 extern char **environ;
 
 #define HEADERS_MAX ((size_t)512 * 1024) /* of all headers together */
+#define HEADERS_COUNT 1024 /* whoever publishes chooses how many there are, and each is compared with all */
 
 static char **inherited;
 static size_t inherited_count;
@@ -124,17 +125,24 @@ static void add_headers(bq_buf *text, const bq_delivery *delivery)
 {
     bq_str name, value;
     char variable[256];
-    size_t from = text->len;
+    size_t from = text->len, count = 0, rest = 0;
     for (size_t i = 0; bq_delivery_header_at(delivery, i, &name, &value); i++) {
+        if (count >= HEADERS_COUNT) {
+            rest++;
+            continue;
+        }
         header_variable(name, variable, sizeof(variable));
         if (has_variable(text, from, variable))
             continue;
+        count++;
         if (text->len - from + value.len > HEADERS_MAX) {
             out_warn("%s is left out of a handler's environment: the headers are too long together", variable);
             continue;
         }
         add(text, variable, value);
     }
+    if (rest)
+        out_warn("%zu headers are left out of a handler's environment: it takes %d", rest, HEADERS_COUNT);
     value = bq_delivery_header(delivery, BQ_STR("traceparent"));
     if (value.ptr)
         add(text, "TRACEPARENT", value);

@@ -104,11 +104,15 @@ static bool text_member(line_parser *parser, const bq_json_ref found[M_COUNT], m
     return true;
 }
 
-static bool add_header(line_parser *parser, bq_message_spec *spec, bq_header header)
+/* Takes the place of one among the first `given`, those of the command line. A name that the line itself repeats is left
+ * to the library, for which the last of them counts: a stranger's line may have very many. */
+static bool add_header(line_parser *parser, bq_message_spec *spec, size_t given, bq_header header)
 {
     size_t at = 0;
-    while (at < spec->header_count && !bq_str_equal(parser->headers[at].name, header.name))
+    while (at < given && !bq_str_equal(parser->headers[at].name, header.name))
         at++;
+    if (at == given)
+        at = spec->header_count;
     if (at == parser->header_cap) {
         size_t cap = parser->header_cap * 2 + 8;
         bq_header *headers = realloc(parser->headers, cap * sizeof(*headers));
@@ -136,7 +140,7 @@ static bool headers_member(line_parser *parser, bq_json_ref object, bq_message_s
         return fail(parser, "\"headers\" is not an object");
     spec->header_count = 0;
     for (size_t i = 0; i < given_count; i++)
-        if (!add_header(parser, spec, given[i]))
+        if (!add_header(parser, spec, i, given[i]))
             return false;
     while (bq_json_next(&parser->doc, object, &it, &key, &value)) {
         bq_header header;
@@ -145,7 +149,7 @@ static bool headers_member(line_parser *parser, bq_json_ref object, bq_message_s
         if (bq_json_text(&parser->doc, key, &header.name, NULL) != BQ_OK ||
             bq_json_text(&parser->doc, value, &header.value, NULL) != BQ_OK)
             return fail(parser, "\"headers\" holds an unpaired surrogate escape");
-        if (!add_header(parser, spec, header))
+        if (!add_header(parser, spec, given_count, header))
             return false;
     }
     return true;

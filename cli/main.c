@@ -112,6 +112,7 @@ int main(int argc, char **argv)
     static char version[] = "version";
     hold_standard_descriptors();
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write, told apart there */
+    signal(SIGXFSZ, SIG_IGN); /* as a full disk */
     argc = argc > 0 ? argc - 1 : 0;
     argv++;
     if (argc == 1 && (strcmp(argv[0], "--version") == 0 || strcmp(argv[0], "-V") == 0))

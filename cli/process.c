@@ -33,6 +33,7 @@ static int describe(const spawn_spec *spec, posix_spawn_file_actions_t *actions,
     /* What bq ignores or catches: a handler starts as if from a shell. */
     sigemptyset(&defaults);
     sigaddset(&defaults, SIGPIPE);
+    sigaddset(&defaults, SIGXFSZ);
     sigaddset(&defaults, SIGINT);
     sigaddset(&defaults, SIGTERM);
     int rc =

@@ -46,6 +46,7 @@ typedef struct exec_handler {
     int64_t timeout_ms;    /* 0: none */
     atomic_bool succeeded; /* it has judged a message: done or rejected */
     atomic_bool broken;    /* it cannot be run: everything is given back, and the run ends */
+    atomic_bool unstarted; /* a message was given back because no process could be started for it */
 } exec_handler;
 
 /* `arg` is an exec_handler. A command that cannot be run (126, 127) and never could ends the run. */

@@ -215,8 +215,9 @@ static bq_outcome judge(run *r, int status)
 
 /* No process could be started: that is the machine's fault, not the message's. It goes back, after a pause, so that this
  * does not become a hot loop. */
-static bq_outcome not_started(bq_delivery *delivery, int rc)
+static bq_outcome not_started(exec_handler *handler, bq_delivery *delivery, int rc)
 {
+    atomic_store(&handler->unstarted, true);
     out_error("cannot start a handler: %s", strerror(rc));
     for (int i = 0; i < 4 && !bq_delivery_cancelled(delivery); i++)
         poll(NULL, 0, TICK_MS);
@@ -230,7 +231,7 @@ bq_outcome work_exec(bq_delivery *delivery, void *arg)
     if (atomic_load(&r.handler->broken))
         return BQ_RELEASED;
     if (!environment_make(&env, delivery))
-        return not_started(delivery, ENOMEM);
+        return not_started(r.handler, delivery, ENOMEM);
     int rc = start(&r, &env);
     environment_free(&env);
     if (rc == E2BIG) {
@@ -238,7 +239,7 @@ bq_outcome work_exec(bq_delivery *delivery, void *arg)
         return BQ_FAILED;
     }
     if (rc)
-        return not_started(delivery, rc);
+        return not_started(r.handler, delivery, rc);
     if (r.handler->timeout_ms > 0)
         r.deadline_ms = monotonic_ms() + r.handler->timeout_ms;
     int status = wait_for_end(&r);

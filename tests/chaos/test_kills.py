@@ -206,6 +206,29 @@ def test_the_innocent_beside_a_killer_are_worked(tmp_path, new_bq):
 
 
 @pytest.mark.slow
+def test_a_last_chance_that_others_took_holds_nobody_up(tmp_path, new_bq):
+    """Contract 3, crash loops: a worker with a slow handler waits with a message that is to be taken alone, but only as
+    long as that message is there: once another worker has settled it, the rest is worked beside the slow one."""
+    path, go, ran = tmp_path / "bq.db", tmp_path / "go", tmp_path / "ran"
+    bq = new_bq(f"sqlite:{path}?retry_after=1s")
+    bq.run("publish", "-q", "suspect", "urn:suspect", "{}")
+    for _ in range(2):
+        bq.run("work", "-q", "suspect", "--exec", "kill -9 $PPID", "--drain", exit=-signal.SIGKILL)
+        until(lambda: not any(at > time.time() * 1000 for at in sqlitefile.leases(path).values()), what="a lapse")
+    slow = f'case $(cat) in *slow*) while [ ! -e {go} ]; do sleep 0.1; done ;; esac; echo x >>{ran}'
+    bq.run("publish", "-q", "orders", "urn:x", '{"slow":1}')
+    worker = bq.start("work", "-q", "orders", "-q", "suspect", "--concurrency", 2, "--exec", slow)
+    until(lambda: bq.stats("orders")["in_flight"] == 1, what=lambda: worker)
+    bq.run("publish", "-q", "orders", "urn:x", "{}")
+    bq.run("work", "-q", "suspect", "--exec", "true", "--max", 1)
+    until(ran.exists, what=lambda: f"the quick one beside the slow one, {worker}")
+    assert not go.exists()
+    go.touch()
+    until(lambda: len(ran.read_text().split()) == 2, what=lambda: worker)
+    worker.stop()
+
+
+@pytest.mark.slow
 def test_killed_workers_count_no_attempts(tmp_path, new_bq):
     """Contract 7.11: a lapse below the limit leaves the body as it is: attempts 0 when it is handled at last."""
     path, calls = tmp_path / "bq.db", tmp_path / "calls"

@@ -110,3 +110,12 @@ def test_nobody_reads_stdout(new_bq, tmp_path):
         process.wait()
     assert process.returncode == 0 and b"leases lost 0" in said
     assert len(bodies(bq, "orders.dlq")) == 4
+
+
+def test_a_file_at_its_size_limit(new_bq, tmp_path):
+    """An error of write, as a full disk is, not the end by a signal."""
+    bq = new_bq()
+    bq.run("publish", "-q", "orders", "urn:x", '{"a":"%s"}' % ("x" * 100000))
+    limited = new_bq(wrap=["bash", "-c", f'ulimit -f 64; exec "$@" >{tmp_path}/out', "limited"])
+    done = limited.run("peek", "-q", "orders", exit=74)
+    assert b"cannot write to standard output" in done.err

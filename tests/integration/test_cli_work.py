@@ -99,6 +99,25 @@ def test_headers_by_the_hundred(new_bq):
     assert 1 <= int(done.out) <= 9 and "too long together" in err(done)
 
 
+def test_headers_by_the_ten_thousand(new_bq):
+    """Whoever publishes chooses how many there are: neither publishing nor working may take the square of it."""
+    bq = new_bq()
+    line = {"urn": "urn:x", "data": {}, "headers": {f"h{n}": "v" for n in range(150000)}}
+    began = time.monotonic()
+    bq.run("publish", "-q", "orders", "--lines", "--header", "h7=replaced", input=json.dumps(line))
+    done = work(bq, "env | grep -c BQ_HEADER_; echo $BQ_HEADER_H7")
+    assert done.lines == [b"1024", b"v"] and "148976 headers are left out" in err(done)
+    assert time.monotonic() - began < 20
+
+
+def test_a_line_that_repeats_a_header(new_bq):
+    """The last one counts, as everywhere."""
+    bq = new_bq()
+    line = '{"urn":"urn:x","data":{},"headers":{"a":"1","b":"2","a":"3"}}'
+    bq.run("publish", "-q", "orders", "--lines", "--header", "b=0", input=line)
+    assert work(bq, "echo $BQ_HEADER_A $BQ_HEADER_B").lines == [b"3 2"]
+
+
 @pytest.mark.parametrize("handler", ["true", "exec <&-; true", "head -c 1 >/dev/null", "cat >/dev/null"])
 def test_large_data_and_handlers_that_do_not_read(new_bq, handler):
     """Nothing waits for a handler that takes its data, or a part of it, or not."""
@@ -305,6 +324,9 @@ def test_no_handler_can_be_started(new_bq):
     running.until_err(rb"cannot start a handler")
     running.stop()
     assert bodies(bq, "orders") == body and bq.stats("orders")["ready"] == 1
+    # With --max the run ends without having done what it was asked for: try again.
+    done = limited.run("work", "-q", "orders", "--exec", "true", "--max", 1, exit=75)
+    assert "cannot start a handler" in err(done) and bodies(bq, "orders") == body
 
 
 # ---- options of the consumer -------------------------------------------------------------------------------------------------

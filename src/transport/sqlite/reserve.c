@@ -154,6 +154,12 @@ static size_t held_after(const sq_transport *t, size_t *settling)
     return held - *settling + t->fresh.count;
 }
 
+int64_t bq_sq_reserve_at(const sq_transport *t, size_t settling)
+{
+    bool yields = t->yields && held_after(t, &settling) > 0;
+    return yields && t->yield_until > t->reserve_at ? t->yield_until : t->reserve_at;
+}
+
 size_t bq_sq_room(const sq_transport *t, size_t settling)
 {
     if (t->config->queue_count == 0 || !(t->config->roles & BQ_ROLE_CONSUME))
@@ -390,9 +396,11 @@ static int reserve_queue(sq_transport *t, size_t index, size_t want, bool holds,
         return code;
     for (; used < count && *bytes < SQ_BATCH_BYTES && code == SQLITE_OK && !t->alone; used++) {
         sq_delivery *d;
-        t->alone = at_last_chance(t, &t->picks[used]);
-        if (t->alone && (holds || got->count > 0))
+        bool alone = at_last_chance(t, &t->picks[used]);
+        t->yields = alone && (holds || got->count > 0);
+        if (t->yields)
             break;
+        t->alone = alone;
         code = load(t, &t->picks[used], &d);
         if ((code == SQLITE_NOMEM || code == SQLITE_IOERR_NOMEM) && got->count > 0) {
             code = SQLITE_OK; /* what there is memory for */
@@ -414,7 +422,7 @@ int bq_sq_reserve(sq_transport *t, size_t want, size_t settling, int64_t now_ms,
     int64_t token = (int64_t)(bq_random_u64() >> 1);
     int code = SQLITE_OK;
     bool holds = held_after(t, &settling) > 0;
-    t->alone = false;
+    t->alone = t->yields = false;
     *drained = true;
     if (t->repair) {
         sqlite3_stmt *repair = bq_sq_get(&t->db, SQ_LEASE_REPAIR);
@@ -424,7 +432,7 @@ int bq_sq_reserve(sq_transport *t, size_t want, size_t settling, int64_t now_ms,
     for (size_t i = 0; i < queues && code == SQLITE_OK; i++)
         code = find_sub(t, i);
     /* A fair share for each queue, beginning with the one whose turn it is; then what is left to whoever has more. */
-    for (size_t n = 0; n < 2 * queues && code == SQLITE_OK && got->count < want && !t->alone; n++) {
+    for (size_t n = 0; n < 2 * queues && code == SQLITE_OK && got->count < want && !t->alone && !t->yields; n++) {
         size_t index = (t->next_sub + n) % queues, left = want - got->count;
         if (n == queues && *drained)
             break;
@@ -436,7 +444,9 @@ int bq_sq_reserve(sq_transport *t, size_t want, size_t settling, int64_t now_ms,
         *drained = *drained && empty;
     }
     t->next_sub = queues > 0 ? (t->next_sub + 1) % queues : 0;
-    *drained = *drained && !t->alone;
+    *drained = *drained && !t->alone && !t->yields;
+    if (t->yields)
+        t->yield_until = bq_deadline(now_ms, SQ_YIELD_MS);
     if (code != SQLITE_OK || !*drained)
         return code;
     t->next_due = BQ_NEVER;

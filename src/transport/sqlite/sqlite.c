@@ -367,7 +367,7 @@ static int64_t next_moment(sq_transport *t, int64_t now, bool *watch)
         return next_attempt(t, now, watch);
     int64_t due = t->truncate_at;
     if (hungry(t)) {
-        due = sooner(due, t->maybe ? t->reserve_at : sooner(t->poll_at, bq_sq_next_wake(t, now)));
+        due = sooner(due, t->maybe ? bq_sq_reserve_at(t, 0) : sooner(t->poll_at, bq_sq_next_wake(t, now)));
         *watch = !t->maybe;
     }
     if (t->fresh.count > 0)

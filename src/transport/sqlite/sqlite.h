@@ -39,6 +39,8 @@
 #define SQ_OPEN_RETRY_MS 20
 /* A reservation that waits for the lock warns at most so often. */
 #define SQ_LOCK_WARN_MS 1000
+/* A message that is to be taken alone is looked at again so often while something else is in hand. */
+#define SQ_YIELD_MS 500
 /* Reserved deliveries that nobody takes (the runtime pauses or stops) go back after that. */
 #define SQ_FRESH_MS 1000
 /* A full disk is not tried again before. */
@@ -150,7 +152,9 @@ typedef struct sq_transport {
     int64_t *subs; /* ids of config->queues; 0: the queue does not exist yet */
     size_t next_sub;
     bool maybe;       /* there may be something to reserve */
-    bool alone;       /* nothing more is reserved while anything is in hand: a message is at its last chance */
+    bool alone;       /* what is in hand is at its last chance: nothing is reserved beside it */
+    bool yields;      /* such a message waits until nothing is in hand, or until somebody else has taken it */
+    int64_t yield_until;
     int64_t next_due; /* epoch: when something becomes available by itself */
     int64_t poll_at, poll_step;
     int64_t reserve_at; /* not before: the last attempt failed */
@@ -205,6 +209,8 @@ void bq_sq_explain(const sq_transport *t, sq_result result, const bq_op *op, bq_
 
 /* ---- reserve.c --------------------------------------------------------------------------------------------------- */
 
+/* Not before: the last attempt failed, or a message that is to be taken alone waits for what is in hand. */
+int64_t bq_sq_reserve_at(const sq_transport *t, size_t settling);
 /* Room for that many more deliveries when `settling` of those in hand are being settled. */
 size_t bq_sq_room(const sq_transport *t, size_t settling);
 /* Within a transaction that settles `settling` deliveries: reserves up to `want` into *got. `drained`: nothing more is

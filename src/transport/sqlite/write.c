@@ -523,7 +523,7 @@ static int attempt(sq_transport *t, transaction *tx, phase *at)
 {
     bool durable = false, give_back = fresh_too_long(t, tx->now_ms);
     choose(t, tx, &durable);
-    size_t want = tx->now_ms >= t->reserve_at && !give_back ? bq_sq_room(t, tx->settling) : 0;
+    size_t want = tx->now_ms >= bq_sq_reserve_at(t, tx->settling) && !give_back ? bq_sq_room(t, tx->settling) : 0;
     if (!any_undecided(t, tx, false) && !give_back && (want == 0 || !t->maybe)) {
         bq_sq_leave(&t->db, false);
         return SQLITE_OK;
@@ -698,7 +698,7 @@ void bq_sq_work(sq_transport *t, int64_t now_ms)
 bool bq_sq_has_work(const sq_transport *t, int64_t now_ms)
 {
     return t->done < t->count || fresh_too_long(t, now_ms) ||
-           (t->maybe && now_ms >= t->reserve_at && bq_sq_room(t, 0) > 0);
+           (t->maybe && now_ms >= bq_sq_reserve_at(t, 0) && bq_sq_room(t, 0) > 0);
 }
 
 /* How long a reservation waits for the lock before that is said, and said again. */
