@@ -189,7 +189,8 @@ BQ_API bq_status bq_consumer_wait_connected(bq_consumer *consumer, int64_t timeo
  * timeout_ms -1: for ever; TIMEOUT when it still runs. */
 BQ_API bq_status bq_consumer_wait(bq_consumer *consumer, int64_t timeout_ms, bq_error *err) BQ_MUST_CHECK;
 /* Thread-safe and async-signal-safe. First call: stop taking, let handlers finish for shutdown_timeout, settle them,
- * give the rest back unchanged. Second call: give back at once. */
+ * give the rest back unchanged. Second call: give back at once. NULL is nothing: a handler may run before
+ * bq_consumer_open has returned. */
 BQ_API void bq_consumer_stop(bq_consumer *consumer);
 BQ_API void bq_consumer_metrics(const bq_consumer *consumer, bq_metrics *out);
 /* Stops when it still runs, then frees. Bounded by shutdown_timeout and a few seconds: a handler that does not return by

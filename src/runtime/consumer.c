@@ -306,6 +306,8 @@ bq_status bq_consumer_wait(bq_consumer *c, int64_t timeout_ms, bq_error *err)
 
 void bq_consumer_stop(bq_consumer *c)
 {
+    if (!c) /* a handler may run before bq_consumer_open has stored the consumer */
+        return;
     atomic_fetch_add(&c->stops, 1);
     bq_wake_signal(&c->wake);
 }
