@@ -30,3 +30,30 @@ def new_bq(tmp_path):
 def shim():
     """The disk that fails (tests/tools/disk_shim.c)."""
     return build.tool("disk_shim.so")
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory):
+    """A Redis server for this process's tests; each test takes databases of it by `redis_layout`."""
+    from support.redisserver import Server
+
+    server = Server(tmp_path_factory.mktemp("redis"), "--databases", "16", "--appendonly", "no").start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["list", "laravel"])
+def layout(request, redis_server):
+    """An empty database in each of the two layouts."""
+    from support.redisserver import Layout
+
+    redis_server.client().flushall()
+    return Layout(redis_server, request.param)
+
+
+@pytest.fixture
+def list_layout(redis_server):
+    from support.redisserver import Layout
+
+    redis_server.client().flushall()
+    return Layout(redis_server, "list")

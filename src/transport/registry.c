@@ -23,11 +23,17 @@ extern const bq_transport_ops bq_memory_ops;
 #if BQ_HAVE_SQLITE
 extern const bq_transport_ops bq_sqlite_ops;
 #endif
+#if BQ_HAVE_REDIS
+extern const bq_transport_ops bq_redis_ops;
+#endif
 
 static const bq_transport_ops *const built_in[] = {
     &bq_memory_ops,
 #if BQ_HAVE_SQLITE
     &bq_sqlite_ops,
+#endif
+#if BQ_HAVE_REDIS
+    &bq_redis_ops,
 #endif
     NULL,
 };

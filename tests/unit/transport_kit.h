@@ -32,7 +32,9 @@ enum {
     KIT_SHARED = 1 << 3,      /* messages survive when all connections are closed */
     KIT_GIVES_BACK = 1 << 4,  /* what was not taken is available to others at once after close */
     KIT_EMPTY_BODY = 1 << 5,
-    KIT_LOCAL = 1 << 6, /* no network: an operation past its deadline is known not to be done */
+    KIT_KEEPS_PLACE = 1 << 7,  /* what was delayed comes before what was published after it became due */
+    KIT_EARLY_SECOND = 1 << 8, /* delays count in whole seconds and may end up to one early (Laravel's layout) */
+    KIT_LOCAL = 1 << 6,        /* no network: an operation past its deadline is known not to be done */
 };
 
 typedef struct kit_broker {
@@ -45,6 +47,7 @@ typedef struct kit_broker {
     int64_t lease_min_ms;     /* shortest that it takes */
     size_t large_body;        /* bytes; 0: 3 MiB */
     unsigned traits;
+    unsigned lacks; /* capabilities that the driver claims and this broker's options take away */
 } kit_broker;
 
 /* Both return 0 when all tests passed. The twin's scheme must be free. */
@@ -120,9 +123,13 @@ void kit_expect_none(kit_client *c, int64_t ms);
 #define kit_assert(status, expected) kit_assert_status((status), (expected), __FILE__, __LINE__)
 void kit_assert_status(bq_status status, bq_status expected, const char *file, int line);
 
+/* The shortest that a delay of that many milliseconds may take. */
+#define kit_at_least(suite, ms) ((suite)->broker->traits & KIT_EARLY_SECOND ? (ms)-1000 : (ms)-10)
+
 #define KIT_BOTH (BQ_ROLE_PUBLISH | BQ_ROLE_CONSUME)
 
 bool kit_can(const kit_client *c, unsigned capability);
+
 /* RETRY, DEAD_LETTER and RELEASE as the runtime does them: natively, else "publish, confirm, acknowledge". A NULL body
  * is that of `in`. */
 bq_status kit_replace(kit_client *c, bq_op_kind kind, bq_incoming *in, const char *queue, const char *body,

@@ -248,8 +248,8 @@ int main(void)
     const kit_broker broker = {.ops = &bq_memory_ops,
                                .place = place,
                                .lease_option = "retry_after",
-                               .traits = KIT_NULL_BODY | KIT_EMPTY_BODY | KIT_TYPED_PROPS | KIT_FIFO | KIT_SHARED |
-                                         KIT_GIVES_BACK | KIT_LOCAL};
+                               .traits = KIT_NULL_BODY | KIT_EMPTY_BODY | KIT_TYPED_PROPS | KIT_FIFO | KIT_KEEPS_PLACE |
+                                         KIT_SHARED | KIT_GIVES_BACK | KIT_LOCAL};
     return cmocka_run_group_tests_name("memory", tests, NULL, NULL) + kit_run(&broker, "memory kit") +
            kit_run_stripped(&broker, "memory kit", "memory-bare");
 }

@@ -20,8 +20,8 @@ int main(void)
                          .place = place,
                          .done = scratch_clear,
                          .lease_option = "retry_after",
-                         .traits = KIT_NULL_BODY | KIT_EMPTY_BODY | KIT_TYPED_PROPS | KIT_FIFO | KIT_SHARED |
-                                   KIT_GIVES_BACK | KIT_LOCAL};
+                         .traits = KIT_NULL_BODY | KIT_EMPTY_BODY | KIT_TYPED_PROPS | KIT_FIFO | KIT_KEEPS_PLACE |
+                                   KIT_SHARED | KIT_GIVES_BACK | KIT_LOCAL};
 #if KIT_STRIPPED
     return kit_run_stripped(&broker, "sqlite kit", "sqlite-bare");
 #else

@@ -1,0 +1,385 @@
+/* redis/admin.c - stats, queues, peek and purge: synchronous, on the connection of an opened transport. */
+#include "transport/redis/redis.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PEEK_PAGE 64
+
+/* ---- calls --------------------------------------------------------------------------------------------------------- */
+
+static void turn(rd_transport *t, int64_t end)
+{
+    struct pollfd fds[16];
+    int64_t until = end;
+    size_t count = bq_rd_watch(t, fds, sizeof(fds) / sizeof(fds[0]), &until);
+    for (size_t i = 0; i < count; i++)
+        fds[i].revents = 0;
+    if (poll(fds, (nfds_t)count, bq_poll_timeout(t->host->now_ms(), until)) < 0)
+        for (size_t i = 0; i < count; i++)
+            fds[i].revents = 0;
+    bq_rd_turn(t, fds, count);
+}
+
+static bq_status await_up(rd_transport *t, int64_t end, bq_error *err)
+{
+    while (t->state != RD_UP) {
+        if (t->state == RD_BROKEN || t->state == RD_CLOSED) {
+            if (err)
+                *err = t->broken;
+            return t->broken.status;
+        }
+        if (t->host->now_ms() >= end)
+            return bq_fail(err, BQ_TIMEOUT, "no connection in time");
+        turn(t, end);
+    }
+    return BQ_OK;
+}
+
+/* The call's record outlives its wait: it is taken back out of what is expected. */
+static void abandon(rd_transport *t, const rd_call *call)
+{
+    for (size_t i = 0; i < t->main.count; i++)
+        if (bq_rd_conn_at(&t->main, i)->call == call)
+            bq_rd_conn_at(&t->main, i)->call = NULL;
+}
+
+/* Sends what stands in t->args and waits for the answer. `script`: RD_SCRIPTS when it is none. */
+static bq_status call(rd_transport *t, rd_script script, int64_t end, rd_reply **reply, bq_error *err)
+{
+    int64_t now = t->host->now_ms();
+    rd_call waited = {.status = BQ_TIMEOUT};
+    rd_expect expect = {.kind = RD_CALL, .sent_ms = now, .deadline_ms = end, .call = &waited};
+    *reply = NULL;
+    bq_status status = script == RD_SCRIPTS ? bq_rd_conn_send(&t->main, &t->args, &expect, err)
+                                            : bq_rd_send_script(t, script, &expect, err);
+    if (status != BQ_OK)
+        return status;
+    while (!waited.done && t->host->now_ms() <= end)
+        turn(t, end);
+    if (!waited.done) {
+        abandon(t, &waited);
+        return bq_fail(err, BQ_TIMEOUT, "the server did not answer in time");
+    }
+    *reply = waited.reply;
+    if (waited.status != BQ_OK && err)
+        *err = waited.error;
+    return waited.status;
+}
+
+typedef struct admin_keys {
+    rd_keys queue, dead;
+} admin_keys;
+
+static bq_status make_keys(rd_transport *t, bq_str queue, admin_keys *keys, bq_error *err)
+{
+    bq_buf dead;
+    *keys = (admin_keys){0};
+    bq_buf_init(&dead, 0);
+    bq_status status = bq_dead_letter_queue(bq_redis_ops.binding(t->options), queue, &dead);
+    if (status == BQ_OK)
+        status = bq_rd_keys_make(t->options, queue, &keys->queue);
+    if (status == BQ_OK)
+        status = bq_rd_keys_make(t->options, bq_buf_str(&dead), &keys->dead);
+    bq_buf_clear(&dead);
+    return status == BQ_OK ? BQ_OK : bq_fail_nomem(err);
+}
+
+static void clear_keys(admin_keys *keys)
+{
+    bq_rd_keys_clear(&keys->queue);
+    bq_rd_keys_clear(&keys->dead);
+}
+
+/* ---- stats ---------------------------------------------------------------------------------------------------------- */
+
+/* Parked elements that are not due: in steps, so that the server does other things in between. */
+static bq_status count_parked(rd_transport *t, bq_str deadlines, int64_t end, int64_t *count, bq_error *err)
+{
+    bq_buf cursor;
+    bq_buf_init(&cursor, 0);
+    bq_status status = bq_buf_add_byte(&cursor, '0');
+    *count = 0;
+    while (status == BQ_OK) {
+        rd_reply *reply;
+        bq_rd_arg_script(&t->args, RD_LIST_PARKED, 1);
+        bq_rd_arg(&t->args, deadlines);
+        bq_rd_arg(&t->args, bq_buf_str(&cursor));
+        status = call(t, RD_LIST_PARKED, end, &reply, err);
+        if (status != BQ_OK)
+            break;
+        bq_buf_reset(&cursor);
+        status = bq_buf_add_str(&cursor, bq_rd_text(bq_rd_at(reply, 0)));
+        *count += bq_rd_int_at(reply, 1, 0);
+        bq_rd_reply_free(reply);
+        if (bq_str_equal(bq_buf_str(&cursor), BQ_STR("0")) || cursor.len == 0)
+            break;
+    }
+    bq_buf_clear(&cursor);
+    return status;
+}
+
+static int64_t at_least_0(int64_t value)
+{
+    return value < 0 ? 0 : value;
+}
+
+/* What lapsed or is due counts as ready, which it is for the next consumer. */
+static bq_status list_stats(rd_transport *t, const admin_keys *keys, int64_t end, bq_queue_stats *out, bq_error *err)
+{
+    rd_reply *reply;
+    bq_rd_arg_script(&t->args, RD_LIST_STATS, 5);
+    bq_rd_arg_keys(&t->args, &keys->queue, 3);
+    bq_rd_arg_keys(&t->args, &keys->dead, 2);
+    bq_status status = call(t, RD_LIST_STATS, end, &reply, err);
+    if (status != BQ_OK)
+        return status;
+    int64_t processing = bq_rd_int_at(reply, 1, 0), due = bq_rd_int_at(reply, 2, 0);
+    out->ready = bq_rd_int_at(reply, 0, 0) + due;
+    out->dead = bq_rd_int_at(reply, 3, 0);
+    bq_rd_reply_free(reply);
+    out->delayed = 0;
+    if (processing > 0)
+        status = count_parked(t, keys->queue.key[2], end, &out->delayed, err);
+    out->in_flight = at_least_0(processing - due - out->delayed);
+    return status;
+}
+
+static bq_status laravel_stats(rd_transport *t, const admin_keys *keys, int64_t end, bq_queue_stats *out, bq_error *err)
+{
+    rd_reply *reply;
+    bq_rd_arg_script(&t->args, RD_LARAVEL_STATS, 6);
+    bq_rd_arg_keys(&t->args, &keys->queue, 3);
+    bq_rd_arg_keys(&t->args, &keys->dead, 3);
+    bq_status status = call(t, RD_LARAVEL_STATS, end, &reply, err);
+    if (status != BQ_OK)
+        return status;
+    int64_t lapsed = t->options->retry_after_ms < 0 ? 0 : bq_rd_int_at(reply, 2, 0), due = bq_rd_int_at(reply, 4, 0);
+    out->ready = bq_rd_int_at(reply, 0, 0) + lapsed + due;
+    out->in_flight = bq_rd_int_at(reply, 1, 0) - lapsed;
+    out->delayed = bq_rd_int_at(reply, 3, 0) - due;
+    out->dead = bq_rd_int_at(reply, 5, 0);
+    bq_rd_reply_free(reply);
+    return BQ_OK;
+}
+
+static bq_status redis_stats(void *state, bq_str queue, int64_t timeout_ms, bq_queue_stats *out, bq_error *err)
+{
+    rd_transport *t = state;
+    admin_keys keys = {0};
+    int64_t end = bq_deadline(t->host->now_ms(), timeout_ms);
+    bq_status status = await_up(t, end, err);
+    if (status == BQ_OK)
+        status = make_keys(t, queue, &keys, err);
+    if (status == BQ_OK)
+        status = rd_laravel(t) ? laravel_stats(t, &keys, end, out, err) : list_stats(t, &keys, end, out, err);
+    clear_keys(&keys);
+    return status;
+}
+
+/* ---- queues ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct names {
+    bq_str *name; /* each allocated */
+    size_t count, cap;
+} names;
+
+static void names_clear(names *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        bq_free((void *)(uintptr_t)list->name[i].ptr);
+    bq_free(list->name);
+}
+
+static bool names_add(names *list, bq_str name)
+{
+    if (list->count == list->cap) {
+        size_t cap = list->cap ? list->cap * 2 : 64;
+        bq_str *grown = bq_realloc_array(list->name, cap, sizeof(*grown));
+        if (!grown)
+            return false;
+        list->name = grown;
+        list->cap = cap;
+    }
+    char *copy = bq_strndup(name);
+    if (!copy)
+        return false;
+    list->name[list->count++] = (bq_str){copy, name.len};
+    return true;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const bq_str *x = a, *y = b;
+    size_t len = x->len < y->len ? x->len : y->len;
+    int order = len > 0 ? memcmp(x->ptr, y->ptr, len) : 0;
+    return order ? order : (x->len > y->len) - (x->len < y->len);
+}
+
+static bool strip(bq_str *name, const char *suffix)
+{
+    size_t len = strlen(suffix);
+    if (name->len <= len || memcmp(name->ptr + name->len - len, suffix, len) != 0)
+        return false;
+    name->len -= len;
+    return true;
+}
+
+/* The queue that a key belongs to: helper keys are folded under it. Absent: none of ours. */
+static bq_str queue_of(const rd_transport *t, bq_str key)
+{
+    const rd_options *o = t->options;
+    if (!rd_laravel(t)) {
+        (void)(strip(&key, ":deadlines") || strip(&key, ":lapses") || strip(&key, ":orphans"));
+        (void)strip(&key, o->processing_suffix ? o->processing_suffix : ":processing");
+        return key;
+    }
+    size_t len = o->prefix ? strlen(o->prefix) : 0;
+    if (key.len <= len || memcmp(key.ptr, o->prefix ? o->prefix : "", len) != 0)
+        return BQ_STR_NULL;
+    key.ptr += len;
+    key.len -= len;
+    (void)(strip(&key, ":reserved") || strip(&key, ":delayed") || strip(&key, ":notify"));
+    return key;
+}
+
+/* One pass over the keys of one type. */
+static bq_status scan(rd_transport *t, bq_str type, int64_t end, names *list, bq_error *err)
+{
+    bq_buf cursor;
+    bq_buf_init(&cursor, 0);
+    bq_status status = bq_buf_add_byte(&cursor, '0');
+    do {
+        rd_reply *reply;
+        bq_rd_args_reset(&t->args);
+        rd_arg_lit(&t->args, "SCAN");
+        bq_rd_arg(&t->args, bq_buf_str(&cursor));
+        rd_arg_lit(&t->args, "COUNT");
+        rd_arg_lit(&t->args, "1000");
+        rd_arg_lit(&t->args, "TYPE");
+        bq_rd_arg(&t->args, type);
+        if (status == BQ_OK)
+            status = call(t, RD_SCRIPTS, end, &reply, err);
+        if (status != BQ_OK)
+            break;
+        const rd_reply *keys = bq_rd_at(reply, 1);
+        for (size_t i = 0; status == BQ_OK && keys && i < keys->count; i++) {
+            bq_str name = queue_of(t, bq_rd_text(bq_rd_at(keys, i)));
+            if (name.len > 0 && !names_add(list, name))
+                status = bq_fail_nomem(err);
+        }
+        bq_buf_reset(&cursor);
+        if (status == BQ_OK)
+            status = bq_buf_add_str(&cursor, bq_rd_text(bq_rd_at(reply, 0)));
+        bq_rd_reply_free(reply);
+    } while (status == BQ_OK && cursor.len > 0 && !bq_str_equal(bq_buf_str(&cursor), BQ_STR("0")));
+    bq_buf_clear(&cursor);
+    return status;
+}
+
+static bq_status redis_queues(void *state, int64_t timeout_ms, bq_queue_fn fn, void *arg, bq_error *err)
+{
+    rd_transport *t = state;
+    names list = {0};
+    int64_t end = bq_deadline(t->host->now_ms(), timeout_ms);
+    bq_status status = await_up(t, end, err);
+    if (status == BQ_OK)
+        status = scan(t, BQ_STR("list"), end, &list, err);
+    if (status == BQ_OK && rd_laravel(t))
+        status = scan(t, BQ_STR("zset"), end, &list, err);
+    if (status == BQ_OK && list.count > 0)
+        qsort(list.name, list.count, sizeof(*list.name), by_name);
+    for (size_t i = 0; status == BQ_OK && i < list.count; i++)
+        if ((i == 0 || !bq_str_equal(list.name[i], list.name[i - 1])) && !fn(list.name[i], arg))
+            break;
+    names_clear(&list);
+    return status;
+}
+
+/* ---- peek ------------------------------------------------------------------------------------------------------------ */
+
+/* Shows one page; false when it is over. */
+static bool show(rd_transport *t, rd_reply *page, uint64_t *at, size_t *max, bq_peek_fn fn, void *arg,
+                 bq_status *status)
+{
+    for (size_t i = 0; i<page->count && * max> 0; i++) {
+        rd_reply *raw = bq_rd_take_at(page, i);
+        rd_delivery *d = raw ? bq_rd_delivery_new(t, 0, raw) : NULL;
+        if (!d) {
+            *status = BQ_NOMEM;
+            return false;
+        }
+        d->in.position = (int64_t)++ * at;
+        --*max;
+        bool more = fn(&d->in, arg);
+        bq_rd_delivery_free(d);
+        if (!more)
+            return false;
+    }
+    return page->count > 0 && *max > 0;
+}
+
+/* What is ready, in its order; a position is a place in the list, so it moves when others consume. */
+static bq_status redis_peek(void *state, bq_str queue, uint64_t after, size_t max, int64_t timeout_ms, bq_peek_fn fn,
+                            void *arg, bq_error *err)
+{
+    rd_transport *t = state;
+    rd_keys keys = {0};
+    int64_t end = bq_deadline(t->host->now_ms(), timeout_ms);
+    bq_status status = await_up(t, end, err);
+    if (status == BQ_OK && bq_rd_keys_make(t->options, queue, &keys) != BQ_OK)
+        status = bq_fail_nomem(err);
+    bool more = status == BQ_OK && max > 0;
+    while (more) {
+        rd_reply *page;
+        bq_rd_args_reset(&t->args);
+        rd_arg_lit(&t->args, "LRANGE");
+        bq_rd_arg(&t->args, keys.key[0]);
+        bq_rd_arg_int(&t->args, (int64_t)after);
+        bq_rd_arg_int(&t->args, (int64_t)(after + (max < PEEK_PAGE ? max : PEEK_PAGE) - 1));
+        status = call(t, RD_SCRIPTS, end, &page, err);
+        if (status != BQ_OK)
+            break;
+        more = page->type == RD_ARRAY && show(t, page, &after, &max, fn, arg, &status);
+        bq_rd_reply_free(page);
+        if (status != BQ_OK)
+            status = bq_fail_nomem(err);
+    }
+    bq_rd_keys_clear(&keys);
+    return status;
+}
+
+/* ---- purge ----------------------------------------------------------------------------------------------------------- */
+
+/* All of it, what is in a consumer's hands too: its settlement will find it LOST. */
+static bq_status redis_purge(void *state, bq_str queue, int64_t timeout_ms, int64_t *count, bq_error *err)
+{
+    rd_transport *t = state;
+    rd_keys keys = {0};
+    rd_reply *reply;
+    rd_script script = rd_laravel(t) ? RD_LARAVEL_PURGE : RD_LIST_PURGE;
+    int64_t end = bq_deadline(t->host->now_ms(), timeout_ms);
+    *count = 0;
+    bq_status status = await_up(t, end, err);
+    if (status == BQ_OK && bq_rd_keys_make(t->options, queue, &keys) != BQ_OK)
+        status = bq_fail_nomem(err);
+    if (status == BQ_OK) {
+        bq_rd_arg_script(&t->args, script, 4);
+        bq_rd_arg_keys(&t->args, &keys, 4);
+        status = call(t, script, end, &reply, err);
+    }
+    if (status == BQ_OK) {
+        *count = reply->integer;
+        bq_rd_reply_free(reply);
+    }
+    bq_rd_keys_clear(&keys);
+    return status;
+}
+
+const bq_admin_ops bq_redis_admin = {
+    .stats = redis_stats, .queues = redis_queues, .peek = redis_peek, .purge = redis_purge};

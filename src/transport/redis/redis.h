@@ -1,0 +1,271 @@
+/*
+ * redis/redis.h - the state of the Redis driver, shared by its parts: redis.c (the table and the loop), life.c
+ * (connections: Sentinel, greeting, loss, reconnecting), send.c (what is due becomes commands), answer.c (replies),
+ * layout.c (keys and arguments of the two layouts), store.c (operations and deliveries), admin.c.
+ *
+ * One connection carries everything that is answered at once, pipelined. Waiting blocks the connection that waits, so
+ * each queue of the list layout has one of its own for that, and the Laravel layout one for all.
+ */
+#ifndef BQ_REDIS_REDIS_H
+#define BQ_REDIS_REDIS_H
+
+#include <babelqueue/transport.h>
+
+#include "transport/redis/conn.h"
+#include "transport/redis/frame.h"
+#include "transport/target.h"
+
+/* Operations accepted and not reaped, at most; publishes leave some of it alone. */
+#define RD_OPS_MAX 4096
+#define RD_SETTLE_ROOM 1024
+#define RD_OPS_BYTES ((size_t)64 << 20)
+/* What one command carries at most, so that nobody waits long for the server. */
+#define RD_BATCH_OPS 128
+#define RD_BATCH_BYTES ((size_t)512 << 10)
+#define RD_BATCH_TARGETS 8
+#define RD_RESERVE_MAX 256
+#define RD_RESERVE_BYTES 4194304
+#define RD_SWEEP_MAX 1000
+/* Commands in flight, and bytes not yet with the system, from which nothing more is written. */
+#define RD_FLIGHT_MAX 512
+#define RD_OUT_MAX ((size_t)8 << 20)
+/* An idle queue is looked at that often, for what becomes due; as the peers do (contract 7.2: at most 1 s). */
+#define RD_LOOK_MS 1000
+/* Reserved deliveries that nobody takes go back after that. */
+#define RD_FRESH_MS 1000
+#define RD_BLOCKED_MS 1000
+#define RD_PAUSE_MS 100
+#define RD_GATHER_MS 2
+#define RD_LAPSES_MIN_S 86400
+
+typedef struct rd_options {
+    bq_network_options net;
+    bq_tls_options tls;
+    int layout; /* RD_LIST, RD_LARAVEL */
+    const char *processing_suffix;
+    const char *prefix;
+    int64_t retry_after_ms; /* -1: off */
+    int64_t adopt_ms;       /* -1: off */
+    int64_t db;             /* redis+unix; -1: none given */
+    const char *master;
+    const char *sentinel_user;
+    const char *sentinel_password;
+} rd_options;
+
+enum { RD_LIST, RD_LARAVEL };
+
+typedef enum rd_state {
+    RD_CLOSED,
+    RD_DOWN,    /* until retry_at */
+    RD_ASKING,  /* a Sentinel */
+    RD_JOINING, /* connecting and greeting */
+    RD_UP,
+    RD_BROKEN, /* never again */
+} rd_state;
+
+/* ---- operations --------------------------------------------------------------------------------------------------- */
+
+typedef struct rd_slot {
+    struct rd_slot *next;
+    bq_op *op;
+    bq_status status;
+    bq_error *error; /* NULL: the status says it all */
+    size_t bytes;
+} rd_slot;
+
+typedef struct rd_slots {
+    rd_slot *head, *tail;
+    size_t count;
+} rd_slots;
+
+/* ---- deliveries --------------------------------------------------------------------------------------------------- */
+
+typedef struct rd_delivery {
+    bq_incoming in;
+    struct rd_delivery *prev, *next;
+    rd_reply *raw;  /* the element or job as it is stored */
+    rd_frame frame; /* list */
+    char token[33]; /* list */
+    char *member;   /* Laravel: the reserved member where it is not the job */
+    size_t member_len;
+    int64_t score;  /* of the reservation; 0: not known for certain */
+    unsigned ops;   /* accepted and not reaped operations that name it */
+    bool settling;  /* a settlement is written: its place in the prefetch is free */
+    bool settled;   /* settled, or forgotten: freed with its last operation */
+    bool detached;  /* its transport has let go of it: `forget` frees it */
+    bool forgotten; /* the runtime has let go of it */
+} rd_delivery;
+
+typedef struct rd_list {
+    rd_delivery *head, *tail;
+    size_t count;
+} rd_list;
+
+/* ---- queues ------------------------------------------------------------------------------------------------------- */
+
+/* The four keys of a queue: list: queue, processing, deadlines, lapses; Laravel: ready, reserved, delayed, notify. */
+typedef struct rd_keys {
+    bq_str key[4];
+    char *storage;
+} rd_keys;
+
+typedef struct rd_sub {
+    rd_keys keys;
+    bool maybe;     /* there may be something to reserve */
+    bool reserving; /* asked, not yet answered */
+    bool empty;     /* as of the last answer nothing was ready, and nothing of ours came since */
+    int64_t parked; /* delayed ones; -1: unknown */
+    int64_t due_ms; /* when something becomes due by itself; BQ_NEVER: nothing known */
+    int64_t look_at;
+    int64_t reserve_at; /* not before */
+    int64_t adopt_at;
+} rd_sub;
+
+/* A connection that blocks, for the subs from `first` on. */
+typedef struct rd_waiter {
+    rd_conn conn;
+    size_t first, count;
+    bool waiting;
+    int64_t retry_at;
+} rd_waiter;
+
+/* An admin's command, waited for. */
+typedef struct rd_call {
+    bool done;
+    rd_reply *reply;
+    bq_status status;
+    bq_error error;
+} rd_call;
+
+typedef struct rd_transport {
+    const bq_transport_config *config;
+    const bq_transport_host *host;
+    const rd_options *options;
+    bq_tls_context *tls;
+    rd_state state;
+    int64_t db;
+    bq_error broken;
+
+    rd_conn main, sentinel;
+    size_t next_host; /* whose turn it is: a Sentinel, or the server */
+    char *master_host;
+    int master_port;
+    int64_t retry_at, pause_ms;
+    uint64_t drops; /* main connections lost */
+
+    bool blocked;
+    int64_t blocked_until;
+
+    rd_slot *slots;
+    rd_slots free, queued, done;
+    size_t op_count, op_bytes;
+
+    rd_list taken, fresh;
+    size_t settling; /* of `taken` */
+    size_t asked;    /* deliveries asked for and not answered */
+    int64_t fresh_since;
+    size_t want;
+    int64_t position;
+
+    rd_sub *subs;
+    size_t sub_count, next_sub;
+    rd_waiter *waiters;
+    size_t waiter_count;
+    bool count_parked;
+    int64_t reserved_at;
+
+    rd_args args;
+    rd_conn **polled; /* whose descriptors the last `prepare` gave */
+    size_t polled_count;
+    bool closing;
+} rd_transport;
+
+static inline bool rd_laravel(const rd_transport *t)
+{
+    return t->options->layout == RD_LARAVEL;
+}
+
+/* ---- store.c ------------------------------------------------------------------------------------------------------ */
+
+void bq_rd_slots_push(rd_slots *list, rd_slot *slot);
+void bq_rd_slots_push_front(rd_slots *list, rd_slot *chain);
+rd_slot *bq_rd_slots_pop(rd_slots *list);
+/* A slot for an operation; NULL when there is no room. */
+rd_slot *bq_rd_slot_take(rd_transport *t, bq_op *op);
+/* Its outcome; `err` may be NULL. */
+void bq_rd_slot_decide(rd_transport *t, rd_slot *slot, bq_status status, const bq_error *err);
+void bq_rd_slots_decide(rd_transport *t, rd_slot *chain, bq_status status, const bq_error *err);
+size_t bq_rd_reap(void *state, bq_completion *out, size_t max);
+
+static inline rd_delivery *rd_delivery_of(const bq_incoming *in)
+{
+    return in ? in->driver : NULL;
+}
+void bq_rd_list_add(rd_list *list, rd_delivery *d);
+void bq_rd_list_remove(rd_list *list, rd_delivery *d);
+/* Takes `raw` over, whatever it returns. */
+rd_delivery *bq_rd_delivery_new(rd_transport *t, size_t queue, rd_reply *raw);
+void bq_rd_delivery_free(rd_delivery *d);
+void bq_rd_delivery_let_go(rd_transport *t, rd_delivery *d);
+
+/* ---- layout.c ----------------------------------------------------------------------------------------------------- */
+
+bq_status bq_rd_keys_make(const rd_options *options, bq_str queue, rd_keys *out);
+void bq_rd_keys_clear(rd_keys *keys);
+/* "EVALSHA digest n", and the keys of a queue. */
+void bq_rd_arg_script(rd_args *args, rd_script script, size_t keys);
+void bq_rd_arg_keys(rd_args *args, const rd_keys *keys, size_t count);
+/* The key that a message of that queue is pushed to; with `notify`, the Laravel layout's token list. */
+void bq_rd_arg_ready(rd_transport *t, rd_args *args, bq_str queue, bool notify);
+/* The element of a body with its properties. */
+void bq_rd_arg_element(rd_transport *t, rd_args *args, const bq_outgoing *out);
+void bq_rd_arg_lease(const rd_transport *t, rd_args *args);
+/* One entry of a settle script. `verb`: a r b t d e; `key`: of the dead letter's target. */
+void bq_rd_arg_entry(rd_transport *t, rd_args *args, char verb, const rd_delivery *d, const bq_outgoing *out,
+                     size_t key);
+/* A reservation that a reserve script answered with; NULL: out of memory. */
+rd_delivery *bq_rd_delivery_read(rd_transport *t, rd_reply *reply, size_t at, size_t index, const rd_expect *expect);
+void bq_rd_lease_from(const rd_transport *t, rd_delivery *d, int64_t sent_ms, int64_t server_ms);
+
+/* ---- life.c ------------------------------------------------------------------------------------------------------- */
+
+void bq_rd_tell(rd_transport *t, bq_event_kind kind, const bq_error *err);
+void bq_rd_connect(rd_transport *t, int64_t now_ms);
+/* The main connection is of no use any more: everything accepted is completed, then DOWN is told. */
+void bq_rd_down(rd_transport *t, const bq_error *why, int64_t now_ms);
+void bq_rd_give_up(rd_transport *t, const bq_error *why);
+bq_status bq_rd_waiter_open(rd_transport *t, rd_waiter *w, int64_t now_ms, bq_error *err);
+void bq_rd_waiter_drop(rd_transport *t, rd_waiter *w, int64_t now_ms);
+/* A reply to the greeting on the main connection. */
+void bq_rd_greeted(rd_transport *t, const rd_expect *expect, const rd_reply *reply, int64_t now_ms);
+void bq_rd_sentinel_answered(rd_transport *t, const rd_expect *expect, const rd_reply *reply, int64_t now_ms);
+/* This Sentinel is of no use: the next one is asked, or all are after a pause. */
+void bq_rd_sentinel_failed(rd_transport *t, const bq_error *why, int64_t now_ms);
+
+/* ---- send.c ------------------------------------------------------------------------------------------------------- */
+
+/* Everything that is due and fits is written. */
+void bq_rd_send(rd_transport *t, int64_t now_ms);
+void bq_rd_send_back(rd_transport *t, int64_t now_ms);
+void bq_rd_expire(rd_transport *t, int64_t now_ms);
+/* Sends a script to the main connection, loading it first when this connection has not. */
+bq_status bq_rd_send_script(rd_transport *t, rd_script script, const rd_expect *expect, bq_error *err);
+size_t bq_rd_room(const rd_transport *t);
+/* When rd_send has something to do by itself. */
+int64_t bq_rd_send_due(rd_transport *t, int64_t now_ms);
+
+/* ---- answer.c ----------------------------------------------------------------------------------------------------- */
+
+/* Reads the replies of the main connection that have come. */
+void bq_rd_answers(rd_transport *t, int64_t now_ms);
+void bq_rd_waiter_answers(rd_transport *t, rd_waiter *w, int64_t now_ms);
+
+/* ---- redis.c ------------------------------------------------------------------------------------------------------ */
+
+void bq_rd_turn(rd_transport *t, const struct pollfd *fds, size_t count);
+size_t bq_rd_watch(rd_transport *t, struct pollfd *fds, size_t max, int64_t *deadline_ms);
+
+extern const bq_admin_ops bq_redis_admin;
+extern const bq_transport_ops bq_redis_ops;
+
+#endif

@@ -1,0 +1,553 @@
+/*
+ * redis/send.c - what is due becomes commands, several operations in one where they go to the same place: settlements
+ * first, then publishes in their order, then reservations, then waiting. See redis.h.
+ */
+#include "transport/redis/redis.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/rand.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void random_hex(char *out, size_t digits)
+{
+    static const char hex[] = "0123456789abcdef";
+    unsigned char bytes[16];
+    bq_random(bytes, digits / 2);
+    for (size_t i = 0; i < digits; i++)
+        out[i] = hex[i % 2 ? bytes[i / 2] & 15 : bytes[i / 2] >> 4];
+    out[digits] = '\0';
+}
+
+/* The beginning of a reservation's token: eight zeros would mark it as parked (contract 7.1). */
+static void random_token(char out[25])
+{
+    do
+        random_hex(out, 24);
+    while (memcmp(out, "00000000", 8) == 0);
+}
+
+static int64_t timeout_at(const rd_transport *t, int64_t now_ms)
+{
+    return bq_deadline(now_ms, t->options->net.timeout_ms);
+}
+
+static bool may_write(const rd_transport *t)
+{
+    return t->state == RD_UP && t->main.count < RD_FLIGHT_MAX && bq_rd_conn_queued(&t->main) < RD_OUT_MAX;
+}
+
+static bq_status load(rd_transport *t, rd_script script, int64_t now_ms, bq_error *err)
+{
+    rd_args args;
+    bq_rd_args_init(&args);
+    rd_arg_lit(&args, "SCRIPT");
+    rd_arg_lit(&args, "LOAD");
+    bq_rd_arg(&args, (bq_str){(const char *)bq_rd_scripts[script].text, bq_rd_scripts[script].len});
+    rd_expect expect = {.kind = RD_LOAD, .sent_ms = now_ms, .deadline_ms = timeout_at(t, now_ms)};
+    bq_status status = bq_rd_conn_send(&t->main, &args, &expect, err);
+    bq_rd_args_clear(&args);
+    t->main.loaded[script] = status == BQ_OK;
+    return status;
+}
+
+bq_status bq_rd_send_script(rd_transport *t, rd_script script, const rd_expect *expect, bq_error *err)
+{
+    bq_status status = t->main.loaded[script] ? BQ_OK : load(t, script, expect->sent_ms, err);
+    return status == BQ_OK ? bq_rd_conn_send(&t->main, &t->args, expect, err) : status;
+}
+
+/* ---- operations ------------------------------------------------------------------------------------------------------ */
+
+typedef enum rd_class { CLASS_PUSH, CLASS_DELAY, CLASS_SETTLE } rd_class;
+
+static rd_class class_of(const bq_op *op)
+{
+    if (op->kind != BQ_OP_PUBLISH)
+        return CLASS_SETTLE;
+    return op->out.delay_ms > 0 ? CLASS_DELAY : CLASS_PUSH;
+}
+
+static bool same_place(const bq_op *a, const bq_op *b)
+{
+    if (class_of(a) != class_of(b))
+        return false;
+    return class_of(a) == CLASS_SETTLE ? a->in->queue == b->in->queue : bq_str_equal(a->out.queue, b->out.queue);
+}
+
+/* The queues that dead letters of a batch go to. */
+typedef struct rd_targets {
+    bq_str name[RD_BATCH_TARGETS];
+    size_t count;
+} rd_targets;
+
+static size_t target_index(rd_targets *targets, bq_str name)
+{
+    for (size_t i = 0; i < targets->count; i++)
+        if (bq_str_equal(targets->name[i], name))
+            return i;
+    if (targets->count == RD_BATCH_TARGETS)
+        return RD_BATCH_TARGETS;
+    targets->name[targets->count] = name;
+    return targets->count++;
+}
+
+/* Takes the operations that go with the first one out of the queue, in order. */
+static rd_slots gather(rd_transport *t, rd_targets *targets)
+{
+    rd_slots batch = {0}, rest = {0};
+    rd_slot *slot;
+    size_t bytes = 0, looked = 0;
+    bool full = false;
+    const bq_op *first = t->queued.head->op;
+    while (!full && looked < 4 * RD_BATCH_OPS && (slot = bq_rd_slots_pop(&t->queued))) {
+        looked++;
+        if (!same_place(first, slot->op)) {
+            bq_rd_slots_push(&rest, slot);
+            continue;
+        }
+        if (slot->op->kind == BQ_OP_DEAD_LETTER && target_index(targets, slot->op->out.queue) == RD_BATCH_TARGETS) {
+            bq_rd_slots_push(&rest, slot);
+            break;
+        }
+        bq_rd_slots_push(&batch, slot);
+        bytes += slot->bytes;
+        if (slot->op->in)
+            bytes += slot->op->in->body.len;
+        full = batch.count == RD_BATCH_OPS || bytes >= RD_BATCH_BYTES;
+    }
+    bq_rd_slots_push_front(&t->queued, rest.head);
+    return batch;
+}
+
+static rd_script push_args(rd_transport *t, const rd_slots *batch, bool *scripted)
+{
+    rd_args *args = &t->args;
+    bq_str queue = batch->head->op->out.queue;
+    *scripted = rd_laravel(t);
+    if (*scripted) {
+        bq_rd_arg_script(args, RD_LARAVEL_PUSH, 2);
+        bq_rd_arg_ready(t, args, queue, false);
+        bq_rd_arg_ready(t, args, queue, true);
+    } else {
+        bq_rd_args_reset(args);
+        rd_arg_lit(args, "RPUSH");
+        bq_rd_arg(args, queue);
+    }
+    for (const rd_slot *slot = batch->head; slot; slot = slot->next)
+        bq_rd_arg_element(t, args, &slot->op->out);
+    return RD_LARAVEL_PUSH;
+}
+
+static rd_script delay_args(rd_transport *t, const rd_slots *batch)
+{
+    rd_args *args = &t->args;
+    rd_keys keys = {0};
+    rd_script script = rd_laravel(t) ? RD_LARAVEL_DELAY : RD_LIST_PARK;
+    char random[9];
+    bq_rd_arg_script(args, script, rd_laravel(t) ? 3 : 2);
+    if (bq_rd_keys_make(t->options, batch->head->op->out.queue, &keys) != BQ_OK) {
+        args->failed = true;
+        return script;
+    }
+    /* Copied: the keys live shorter than the arguments. */
+    static const size_t order[2][3] = {{1, 2, 0}, {2, 0, 3}};
+    for (size_t i = 0; i < (rd_laravel(t) ? 3u : 2u); i++)
+        bq_rd_arg_join(args, keys.key[order[rd_laravel(t)][i]], BQ_STR(""));
+    bq_rd_keys_clear(&keys);
+    if (!rd_laravel(t)) {
+        random_hex(random, 8);
+        bq_rd_arg_join(args, bq_str_of(random), BQ_STR(""));
+    }
+    for (const rd_slot *slot = batch->head; slot; slot = slot->next) {
+        bq_rd_arg_int(args, slot->op->out.delay_ms);
+        bq_rd_arg_element(t, args, &slot->op->out);
+    }
+    return script;
+}
+
+static char verb_of(bq_op_kind kind)
+{
+    switch (kind) {
+    case BQ_OP_ACK: return 'a';
+    case BQ_OP_RELEASE: return 'r';
+    case BQ_OP_RETRY: return 't';
+    case BQ_OP_DEAD_LETTER: return 'd';
+    default: return 'e';
+    }
+}
+
+static void settle_head(rd_transport *t, size_t queue, const rd_targets *targets)
+{
+    rd_args *args = &t->args;
+    bool laravel = rd_laravel(t);
+    char random[9];
+    bq_rd_arg_script(args, laravel ? RD_LARAVEL_SETTLE : RD_LIST_SETTLE, 4 + targets->count * (laravel ? 2 : 1));
+    bq_rd_arg_keys(args, &t->subs[queue].keys, 4);
+    for (size_t i = 0; i < targets->count; i++) {
+        bq_rd_arg_ready(t, args, targets->name[i], false);
+        if (laravel)
+            bq_rd_arg_ready(t, args, targets->name[i], true);
+    }
+    if (!laravel) {
+        random_hex(random, 8);
+        bq_rd_arg_join(args, bq_str_of(random), BQ_STR(""));
+    }
+    bq_rd_arg_lease(t, args);
+}
+
+static rd_script settle_args(rd_transport *t, const rd_slots *batch, rd_targets *targets)
+{
+    settle_head(t, batch->head->op->in->queue, targets);
+    for (const rd_slot *slot = batch->head; slot; slot = slot->next) {
+        rd_delivery *d = rd_delivery_of(slot->op->in);
+        size_t key = 0;
+        if (slot->op->kind == BQ_OP_DEAD_LETTER)
+            key = 5 + target_index(targets, slot->op->out.queue) * (rd_laravel(t) ? 2 : 1);
+        bq_rd_arg_entry(t, &t->args, verb_of(slot->op->kind), d, &slot->op->out, key);
+    }
+    return rd_laravel(t) ? RD_LARAVEL_SETTLE : RD_LIST_SETTLE;
+}
+
+/* From now on its place in the prefetch is free: what is reserved behind it comes after it. */
+static void mark_settling(rd_transport *t, const rd_slots *batch)
+{
+    for (const rd_slot *slot = batch->head; slot; slot = slot->next) {
+        rd_delivery *d = rd_delivery_of(slot->op->in);
+        if (slot->op->kind == BQ_OP_EXTEND || slot->op->kind == BQ_OP_PUBLISH || d->settling || d->detached)
+            continue;
+        d->settling = true;
+        t->settling++;
+    }
+}
+
+static void send_batch(rd_transport *t, int64_t now_ms)
+{
+    bq_error err;
+    rd_targets targets = {0};
+    rd_slots batch = gather(t, &targets);
+    const bq_op *first = batch.head->op;
+    rd_class class = class_of(first);
+    rd_expect expect = {.kind = class == CLASS_SETTLE ? RD_SETTLE : RD_PUBLISH,
+                        .queue = class == CLASS_SETTLE ? first->in->queue : 0,
+                        .sent_ms = now_ms,
+                        .deadline_ms = timeout_at(t, now_ms),
+                        .slots = batch.head};
+    for (const rd_slot *slot = batch.head; slot; slot = slot->next)
+        expect.deadline_ms = sooner(expect.deadline_ms, slot->op->deadline_ms);
+    bool scripted = true;
+    rd_script script = class == CLASS_PUSH    ? push_args(t, &batch, &scripted)
+                       : class == CLASS_DELAY ? delay_args(t, &batch)
+                                              : settle_args(t, &batch, &targets);
+    if (class == CLASS_SETTLE)
+        mark_settling(t, &batch);
+    bq_status status =
+        scripted ? bq_rd_send_script(t, script, &expect, &err) : bq_rd_conn_send(&t->main, &t->args, &expect, &err);
+    if (status != BQ_OK) /* nothing of it was written */
+        bq_rd_slots_decide(t, batch.head, status == BQ_NOMEM ? BQ_NOMEM : BQ_REFUSED, &err);
+}
+
+void bq_rd_expire(rd_transport *t, int64_t now_ms)
+{
+    rd_slots rest = {0};
+    rd_slot *slot;
+    while ((slot = bq_rd_slots_pop(&t->queued))) {
+        if (slot->op->deadline_ms <= now_ms)
+            bq_rd_slot_decide(t, slot, BQ_TIMEOUT, NULL);
+        else
+            bq_rd_slots_push(&rest, slot);
+    }
+    t->queued = rest;
+}
+
+/* ---- reserving -------------------------------------------------------------------------------------------------------- */
+
+size_t bq_rd_room(const rd_transport *t)
+{
+    size_t used = t->taken.count - t->settling + t->fresh.count + t->asked;
+    return used < t->config->prefetch ? t->config->prefetch - used : 0;
+}
+
+static bool wants(const rd_transport *t)
+{
+    return t->state == RD_UP && t->sub_count > 0 && t->want > 0 && bq_rd_room(t) > 0 && !t->closing;
+}
+
+static bool reservable(const rd_transport *t, const rd_sub *sub, int64_t now_ms)
+{
+    (void)t;
+    return sub->maybe && !sub->reserving && sub->reserve_at <= now_ms;
+}
+
+/* While others are being worked, a little patience makes one reservation of several. */
+static bool gathers(const rd_transport *t, int64_t now_ms)
+{
+    size_t in_hand = t->taken.count - t->settling + t->fresh.count;
+    return in_hand > 0 && bq_rd_room(t) * 4 < t->config->prefetch && now_ms - t->reserved_at < RD_GATHER_MS;
+}
+
+static void reserve(rd_transport *t, size_t index, size_t count, int64_t now_ms)
+{
+    rd_sub *sub = &t->subs[index];
+    rd_args *args = &t->args;
+    bq_error err;
+    int64_t lapses = t->options->retry_after_ms / 100; /* ten leases, in seconds */
+    rd_expect expect = {
+        .kind = RD_RESERVE, .queue = index, .asked = count, .sent_ms = now_ms, .deadline_ms = timeout_at(t, now_ms)};
+    bq_rd_arg_script(args, rd_laravel(t) ? RD_LARAVEL_RESERVE : RD_LIST_RESERVE, 4);
+    bq_rd_arg_keys(args, &sub->keys, 4);
+    bq_rd_arg_lease(t, args);
+    bq_rd_arg_int(args, (int64_t)count);
+    bq_rd_arg_int(args, RD_RESERVE_BYTES);
+    if (!rd_laravel(t)) {
+        random_token(expect.token);
+        bq_rd_arg(args, (bq_str){expect.token, 24});
+    }
+    bq_rd_arg_int(args, RD_SWEEP_MAX);
+    if (!rd_laravel(t)) {
+        bq_rd_arg_int(args, lapses > RD_LAPSES_MIN_S ? lapses : RD_LAPSES_MIN_S);
+        bq_rd_arg_int(args, t->count_parked);
+    }
+    if (bq_rd_send_script(t, rd_laravel(t) ? RD_LARAVEL_RESERVE : RD_LIST_RESERVE, &expect, &err) != BQ_OK) {
+        sub->reserve_at = bq_deadline(now_ms, RD_PAUSE_MS);
+        return;
+    }
+    sub->reserving = true;
+    t->asked += count;
+    t->reserved_at = now_ms;
+}
+
+static void reserve_all(rd_transport *t, int64_t now_ms)
+{
+    size_t candidates = 0;
+    if (!wants(t) || gathers(t, now_ms))
+        return;
+    for (size_t i = 0; i < t->sub_count; i++)
+        candidates += reservable(t, &t->subs[i], now_ms);
+    for (size_t n = 0; n < t->sub_count && candidates > 0; n++) {
+        size_t index = t->next_sub, room = bq_rd_room(t);
+        t->next_sub = index + 1 < t->sub_count ? index + 1 : 0;
+        if (!reservable(t, &t->subs[index], now_ms))
+            continue;
+        if (room == 0 || !may_write(t)) {
+            t->next_sub = index; /* its turn comes first next time */
+            return;
+        }
+        size_t share = (room + candidates - 1) / candidates;
+        reserve(t, index, share < RD_RESERVE_MAX ? share : RD_RESERVE_MAX, now_ms);
+        candidates--;
+    }
+}
+
+/* ---- giving back ------------------------------------------------------------------------------------------------------ */
+
+/* What nobody took goes back to the front of its queue, last ones first, so that it stands there as before. */
+void bq_rd_send_back(rd_transport *t, int64_t now_ms)
+{
+    static const rd_targets none = {.count = 0};
+    while (t->fresh.count > 0 && may_write(t)) {
+        bq_error err;
+        size_t queue = t->fresh.tail->in.queue, bytes = 0;
+        rd_list batch = {0};
+        rd_script script = rd_laravel(t) ? RD_LARAVEL_SETTLE : RD_LIST_SETTLE;
+        rd_expect expect = {.kind = RD_BACK, .queue = queue, .sent_ms = now_ms, .deadline_ms = timeout_at(t, now_ms)};
+        settle_head(t, queue, &none);
+        for (rd_delivery *d = t->fresh.tail, *before; d && batch.count < RD_BATCH_OPS && bytes < RD_BATCH_BYTES;
+             d = before) {
+            before = d->prev;
+            if (d->in.queue != queue)
+                continue;
+            bq_rd_arg_entry(t, &t->args, 'b', d, NULL, 0);
+            bytes += d->raw->count;
+            bq_rd_list_remove(&t->fresh, d);
+            bq_rd_list_add(&batch, d);
+        }
+        expect.items = batch.head;
+        if (bq_rd_send_script(t, script, &expect, &err) == BQ_OK)
+            continue;
+        while (batch.head) { /* not written: they lapse */
+            rd_delivery *d = batch.head;
+            bq_rd_list_remove(&batch, d);
+            bq_rd_delivery_free(d);
+        }
+        return;
+    }
+}
+
+/* ---- adopting ---------------------------------------------------------------------------------------------------------- */
+
+static int64_t adopt_period(const rd_transport *t)
+{
+    int64_t period = t->options->adopt_ms / 4;
+    return period < 1000 ? 1000 : period > 60000 ? 60000 : period;
+}
+
+static void adopt(rd_transport *t, size_t index, int64_t now_ms)
+{
+    rd_sub *sub = &t->subs[index];
+    rd_args *args = &t->args;
+    rd_expect expect = {.kind = RD_ADOPT, .queue = index, .sent_ms = now_ms, .deadline_ms = timeout_at(t, now_ms)};
+    bq_error err;
+    sub->adopt_at = bq_deadline(now_ms, adopt_period(t));
+    bq_rd_arg_script(args, RD_LIST_ADOPT, 3);
+    bq_rd_arg(args, sub->keys.key[1]);
+    bq_rd_arg(args, sub->keys.key[2]);
+    bq_rd_arg_join(args, sub->keys.key[1], BQ_STR(":orphans"));
+    bq_rd_arg_int(args, (t->options->adopt_ms + 999) / 1000);
+    bq_rd_arg_lease(t, args);
+    random_token(expect.token);
+    bq_rd_arg(args, (bq_str){expect.token, 24});
+    if (bq_rd_send_script(t, RD_LIST_ADOPT, &expect, &err) != BQ_OK)
+        bq_log(&t->host->logger, BQ_LOG_DEBUG, "redis: cannot look for elements to adopt: %s", err.text);
+}
+
+static bool adopts(const rd_transport *t)
+{
+    return t->options->adopt_ms >= 0 && !rd_laravel(t) && t->sub_count > 0;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------------------------------ */
+
+/* Nothing in any of its queues, and somebody to take what comes. */
+static bool should_wait(const rd_transport *t, const rd_waiter *w)
+{
+    if (!wants(t) || w->waiting)
+        return false;
+    for (size_t i = 0; i < w->count; i++)
+        if (t->subs[w->first + i].maybe || t->subs[w->first + i].reserving)
+            return false;
+    return true;
+}
+
+static int64_t wait_ms(const rd_transport *t, const rd_waiter *w, int64_t now_ms)
+{
+    int64_t until = bq_deadline(now_ms, RD_LOOK_MS);
+    for (size_t i = 0; i < w->count; i++)
+        until = sooner(until, t->subs[w->first + i].due_ms);
+    return until - now_ms < 10 ? 10 : until - now_ms;
+}
+
+static void wait_for(rd_transport *t, rd_waiter *w, int64_t now_ms)
+{
+    rd_args *args = &t->args;
+    char seconds[32];
+    bq_error err;
+    int64_t ms = wait_ms(t, w, now_ms);
+    if (!rd_conn_is_open(&w->conn)) {
+        if (now_ms >= w->retry_at && bq_rd_waiter_open(t, w, now_ms, &err) != BQ_OK)
+            bq_rd_waiter_drop(t, w, now_ms);
+        return;
+    }
+    if (!w->conn.ready)
+        return;
+    (void)snprintf(seconds, sizeof(seconds), "%lld.%03lld", (long long)(ms / 1000), (long long)(ms % 1000));
+    bq_rd_args_reset(args);
+    if (rd_laravel(t)) {
+        rd_arg_lit(args, "BLPOP");
+        for (size_t i = 0; i < w->count; i++)
+            bq_rd_arg(args, t->subs[w->first + i].keys.key[3]);
+    } else { /* to where it stands already: nothing changes (contract 7.1) */
+        rd_arg_lit(args, "BLMOVE");
+        bq_rd_arg(args, t->subs[w->first].keys.key[0]);
+        bq_rd_arg(args, t->subs[w->first].keys.key[0]);
+        rd_arg_lit(args, "LEFT");
+        rd_arg_lit(args, "LEFT");
+    }
+    bq_rd_arg(args, bq_str_of(seconds));
+    rd_expect expect = {.kind = RD_WAIT, .sent_ms = now_ms, .deadline_ms = bq_deadline(timeout_at(t, now_ms), ms)};
+    if (bq_rd_conn_send(&w->conn, args, &expect, &err) != BQ_OK)
+        bq_rd_waiter_drop(t, w, now_ms);
+    else
+        w->waiting = true;
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------------------------------- */
+
+static void heartbeat(rd_transport *t, int64_t now_ms)
+{
+    int64_t every = t->options->net.heartbeat_ms;
+    if (every <= 0 || t->main.count > 0 || now_ms - t->main.last_ms < every)
+        return;
+    bq_error err;
+    rd_expect expect = {.kind = RD_PING, .sent_ms = now_ms, .deadline_ms = timeout_at(t, now_ms)};
+    bq_rd_args_reset(&t->args);
+    rd_arg_lit(&t->args, "PING");
+    if (bq_rd_conn_send(&t->main, &t->args, &expect, &err) != BQ_OK)
+        bq_log(&t->host->logger, BQ_LOG_DEBUG, "redis: no heartbeat: %s", err.text);
+}
+
+static bool stale_fresh(const rd_transport *t, int64_t now_ms)
+{
+    return t->fresh.count > 0 && now_ms - t->fresh_since >= RD_FRESH_MS;
+}
+
+static void look(rd_transport *t, int64_t now_ms)
+{
+    for (size_t i = 0; i < t->sub_count; i++) {
+        rd_sub *sub = &t->subs[i];
+        if (!sub->maybe && !sub->reserving && (now_ms >= sub->due_ms || now_ms >= sub->look_at))
+            sub->maybe = true;
+        if (adopts(t) && now_ms >= sub->adopt_at)
+            adopt(t, i, now_ms);
+    }
+}
+
+void bq_rd_send(rd_transport *t, int64_t now_ms)
+{
+    if (t->state != RD_UP)
+        return;
+    while (t->queued.head && may_write(t))
+        send_batch(t, now_ms);
+    if (stale_fresh(t, now_ms))
+        bq_rd_send_back(t, now_ms);
+    look(t, now_ms);
+    reserve_all(t, now_ms);
+    for (size_t i = 0; i < t->waiter_count; i++)
+        if (should_wait(t, &t->waiters[i]))
+            wait_for(t, &t->waiters[i], now_ms);
+    heartbeat(t, now_ms);
+}
+
+int64_t bq_rd_send_due(rd_transport *t, int64_t now_ms)
+{
+    int64_t due = BQ_NEVER;
+    if (t->state != RD_UP)
+        return due;
+    if (t->queued.head && may_write(t))
+        return now_ms;
+    if (t->fresh.count > 0)
+        due = sooner(due, bq_deadline(t->fresh_since, RD_FRESH_MS));
+    if (t->options->net.heartbeat_ms > 0 && t->main.count == 0)
+        due = sooner(due, bq_deadline(t->main.last_ms, t->options->net.heartbeat_ms));
+    if (adopts(t))
+        for (size_t i = 0; i < t->sub_count; i++)
+            due = sooner(due, t->subs[i].adopt_at);
+    if (!wants(t) || !may_write(t))
+        return due;
+    for (size_t i = 0; i < t->sub_count; i++) {
+        const rd_sub *sub = &t->subs[i];
+        if (sub->reserving)
+            continue;
+        if (sub->maybe && gathers(t, now_ms))
+            due = sooner(due, bq_deadline(t->reserved_at, RD_GATHER_MS));
+        else if (sub->maybe)
+            due = sooner(due, sub->reserve_at);
+        else
+            due = sooner(due, sooner(sub->due_ms, sub->look_at));
+    }
+    for (size_t i = 0; i < t->waiter_count; i++) {
+        const rd_waiter *w = &t->waiters[i];
+        if (should_wait(t, w) && (!rd_conn_is_open(&w->conn) || w->conn.ready))
+            due = sooner(due, rd_conn_is_open(&w->conn) ? now_ms : w->retry_at);
+    }
+    return due;
+}
