@@ -52,7 +52,7 @@ void bq_message_reset(bq_message *m)
     shrink(&m->texts);
     shrink(&m->scratch);
     memset(&m->op, 0, sizeof m->op);
-    m->offered = m->refused = m->answered = false;
+    m->offered = m->refused = m->answered = m->told = false;
     m->done = NULL;
     m->arg = NULL;
     m->next = m->older = m->newer = NULL;

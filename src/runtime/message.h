@@ -20,6 +20,7 @@ typedef struct bq_message {
     bool offered;  /* in a driver's submit right now, or accepted */
     bool refused;  /* the driver did not accept it at its last offer */
     bool answered; /* called back, or being called back */
+    bool told;     /* called back, and still held by the driver */
     char id[BQ_ID_SIZE];
     bq_buf body;
     bq_buf texts;   /* queue, key, group, headers: reserved at once, so that views stay */

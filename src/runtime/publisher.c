@@ -240,6 +240,7 @@ static bool answer_overdue(bq_publisher *p, int64_t before_ms, const bq_error *w
         return false;
     answer(m, fn, why->status, why);
     pthread_mutex_lock(&p->lock);
+    m->told = true;
     if (p->waiting)
         pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
@@ -663,7 +664,7 @@ bq_status bq_publisher_flush(bq_publisher *p, int64_t timeout_ms, bq_error *err)
     p->waiting++;
     for (;;) {
         bq_message *m = p->oldest;
-        while (m && m->answered && m->seq <= last)
+        while (m && m->told && m->seq <= last)
             m = m->newer;
         if (!m || m->seq > last)
             break;

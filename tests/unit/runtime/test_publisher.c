@@ -164,6 +164,25 @@ static void calls_back_once_each(void **state)
         assert_string_not_equal(got.ids[i], got.ids[0]);
 }
 
+static void count_late(bq_status status, const char *id, const bq_error *err, void *arg)
+{
+    for (int i = 0; i < 100; i++) /* some 50 ms in the callback */
+        fake_pause();
+    done(status, id, err, arg);
+}
+
+/* "everything submitted before has been called back": not while the callback still runs. */
+static void a_flush_outlasts_the_callbacks(void **state)
+{
+    (void)state;
+    bq_error err;
+    bq_message_spec m = spec_of();
+    open_plain("fake:x");
+    assert_int_equal(bq_publish_async(publisher, &m, count_late, &got, &err), BQ_OK);
+    assert_int_equal(bq_publisher_flush(publisher, 10000, &err), BQ_OK);
+    assert_int_equal(ALL(), 1);
+}
+
 static void keeps_the_order(void **state)
 {
     (void)state;
@@ -697,6 +716,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(publishes_an_envelope),
         T(calls_back_once_each),
+        T(a_flush_outlasts_the_callbacks),
         T(keeps_the_order),
         T(batches_by_itself),
         T(is_thread_safe),
