@@ -207,7 +207,8 @@ static bq_status start_io(bq_consumer *c, bq_error *err)
     pthread_mutex_lock(&c->lock);
     while (!c->started)
         (void)pthread_cond_wait(&c->changed, &c->lock);
-    st = c->status;
+    /* A failure after the opening is told by bq_consumer_wait, however soon it comes. */
+    st = c->opened ? BQ_OK : c->status;
     if (st && err)
         *err = c->error;
     pthread_mutex_unlock(&c->lock);

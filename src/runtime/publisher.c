@@ -49,6 +49,7 @@ struct bq_publisher {
     uint64_t seq;
     int waiting; /* threads that wait for room or a flush */
     bool started, up, closing, exited, abandoned;
+    bool opened; /* when started: `run` goes until it is told to close, also past a fatal failure */
     int64_t close_deadline_ms;
     bq_status failed; /* open failed, or fatal; `failure` says why */
     bq_error failure;
@@ -364,6 +365,7 @@ static void *io_main(void *arg)
     bq_status st = bq_link_open(&p->link, &err);
     pthread_mutex_lock(&p->lock);
     p->started = true;
+    p->opened = !st;
     if (st) {
         p->failed = st;
         p->failure = err;
@@ -412,7 +414,8 @@ static bq_status publisher_start(bq_publisher *p, bq_error *err)
     pthread_mutex_lock(&p->lock);
     while (!p->started)
         (void)pthread_cond_wait(&p->changed, &p->lock);
-    st = p->failed;
+    /* A failure after the opening is the publisher's, not ours: its thread runs on. */
+    st = p->opened ? BQ_OK : p->failed;
     if (st && err)
         *err = p->failure;
     pthread_mutex_unlock(&p->lock);

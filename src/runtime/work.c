@@ -530,6 +530,7 @@ void *bq_work_main(void *arg)
     bq_status st = bq_link_open(&c->link, &err);
     pthread_mutex_lock(&c->lock);
     c->started = true;
+    c->opened = !st;
     if (st) {
         c->status = st;
         c->error = err;

@@ -190,13 +190,13 @@ struct bq_consumer {
     atomic_bool silent; /* closed: no callback any more */
 
     pthread_mutex_t lock;
-    pthread_cond_t changed;             /* started, up, ended, exited */
-    pthread_cond_t ready;               /* handler threads wait here */
-    atomic_int sleepers;                /* of them */
-    bool quit;                          /* under lock: handler threads go */
-    bool started, up, ended, abandoned; /* under lock */
-    int exited;                         /* under lock: handler threads that are gone */
-    bq_status status;                   /* under lock: why it could not start, or ended */
+    pthread_cond_t changed;                     /* started, up, ended, exited */
+    pthread_cond_t ready;                       /* handler threads wait here */
+    atomic_int sleepers;                        /* of them */
+    bool quit;                                  /* under lock: handler threads go */
+    bool started, opened, up, ended, abandoned; /* under lock; opened: of started */
+    int exited;                                 /* under lock: handler threads that are gone */
+    bq_status status;                           /* under lock: why it could not start, or ended */
     bq_error error;
     bq_error down; /* under lock: why it is not up, when the driver said so */
     pthread_t io;

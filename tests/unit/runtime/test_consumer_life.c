@@ -363,6 +363,19 @@ static void a_fatal_error_ends_it(void **state)
     w->why[0] = 0;
 }
 
+static void a_failure_right_after_the_opening_is_not_the_openings(void **state)
+{
+    worker *w = *state;
+    bq_error err;
+    fake_fatal(BQ_AUTH, "wrong password");
+    for (int n = 0; n < 300; n++) {
+        w_open(w, "fake:x");
+        assert_int_equal(bq_consumer_wait(w->consumer, 10000, &err), BQ_AUTH);
+        w_close(w);
+    }
+    w->why[0] = 0;
+}
+
 static void waits_for_the_connection(void **state)
 {
     worker *w = *state;
@@ -611,6 +624,7 @@ int main(void)
         T(what_the_broker_tells_is_logged),
         T(the_end_is_orderly_where_the_driver_has_one),
         T(a_fatal_error_ends_it),
+        T(a_failure_right_after_the_opening_is_not_the_openings),
         T(waits_for_the_connection),
         T(an_open_that_fails_is_final),
         T(a_blocked_call_is_interrupted),

@@ -534,6 +534,21 @@ static void a_fatal_error_fails_everything(void **state)
     assert_int_equal(ALL(), 3);
 }
 
+/* The opener may see the failure before it has seen the opening; it must not take it for its own, and wait for ever for
+   a thread that nobody told to end. */
+static void a_failure_right_after_the_opening_is_not_the_openings(void **state)
+{
+    (void)state;
+    bq_error err;
+    fake_fatal(BQ_AUTH, "wrong password");
+    for (int n = 0; n < 300; n++) {
+        open_plain("fake:x");
+        assert_int_equal(bq_publisher_wait(publisher, 10000, &err), BQ_AUTH);
+        bq_publisher_close(publisher, 100);
+        publisher = NULL;
+    }
+}
+
 /* ---- limits ---------------------------------------------------------------------------------------------------------------- */
 
 static void past_the_limit_it_waits_and_then_is_busy(void **state)
@@ -733,6 +748,7 @@ int main(void)
         T(not_sent_is_not_unknown),
         T(a_lost_connection_ends_what_was_under_way),
         T(a_fatal_error_fails_everything),
+        T(a_failure_right_after_the_opening_is_not_the_openings),
         T(past_the_limit_it_waits_and_then_is_busy),
         T(bytes_are_limited_too),
         T(from_the_callback_it_never_waits),
