@@ -11,11 +11,13 @@ static bool print_queue(bq_str queue, void *arg)
 {
     const queues_values *v = arg;
     bq_buf line = {0};
-    if (!v->common.json)
-        return out_line(queue);
-    json_object object = json_open(&line);
-    json_text(&object, "queue", queue);
-    json_close(&object);
+    if (v->common.json) {
+        json_object object = json_open(&line);
+        json_text(&object, "queue", queue);
+        json_close(&object);
+    } else {
+        buf_name(&line, queue);
+    }
     bool ok = out_line(bq_buf_str(&line));
     bq_buf_clear(&line);
     return ok;

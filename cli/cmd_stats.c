@@ -71,8 +71,11 @@ static void print_stats(const stats_values *v, const char *queue, const bq_stats
         if (first)
             out_printf("%s%-*s  %10s  %10s  %10s  %10s%s\n", out_bold(), (int)width, "queue", "ready", "delayed",
                        "in flight", "dead", out_plain());
-        out_printf("%-*s  %10s  %10s  %10s  %10s\n", (int)width, queue, cell(stats->ready, a), cell(stats->delayed, b),
-                   cell(stats->in_flight, c), cell(stats->dead, d));
+        bq_buf name = {0};
+        buf_name(&name, bq_str_of(queue));
+        out_printf("%-*s  %10s  %10s  %10s  %10s\n", (int)width, name.ptr ? name.ptr : queue, cell(stats->ready, a),
+                   cell(stats->delayed, b), cell(stats->in_flight, c), cell(stats->dead, d));
+        bq_buf_clear(&name);
         return;
     }
     bq_buf line = {0};

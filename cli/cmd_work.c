@@ -443,6 +443,8 @@ static int run(const cli_verb *verb, void *values, char **operands, size_t count
         status = CLI_TEMPORARY;
     if (!status) {
         describe(&w);
+        if (w.consumer.unknown == BQ_UNKNOWN_URN_RELEASE && w.v->unknown_delay_ms == 0)
+            out_warn("--unknown release without --unknown-delay takes such a message again at once, for ever");
         if (!w.v->print || w.v->handles.count > 0)
             guard_start();
         out_detach();

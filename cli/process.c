@@ -53,7 +53,8 @@ static int describe(const spawn_spec *spec, posix_spawn_file_actions_t *actions,
     /* Last: when the number is one of those above, it has been copied by now. */
     if (!rc && spec->envelope_fd >= 0)
         rc = posix_spawn_file_actions_adddup2(actions, spec->envelope_fd, SPAWN_ENVELOPE_FD);
-    return rc;
+    /* A number past the limit of open files is EBADF, which would tell nobody what to change. */
+    return rc == EBADF ? EMFILE : rc;
 }
 
 int spawn_start(const spawn_spec *spec, spawned *child)

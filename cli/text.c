@@ -95,6 +95,16 @@ void buf_printf(bq_buf *buf, const char *format, ...)
         free(text);
 }
 
+void buf_name(bq_buf *buf, bq_str name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if ((unsigned char)name.ptr[i] < 0x20 || name.ptr[i] == 0x7f) {
+            bq_json_add_string(buf, name);
+            return;
+        }
+    bq_buf_add(buf, name.ptr, name.len);
+}
+
 /* ---- base64 (RFC 4648, section 4) ----------------------------------------------------------------------------------- */
 
 static const char base64_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

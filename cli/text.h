@@ -25,6 +25,9 @@ void json_raw(json_object *object, const char *name, bq_str value);
 void buf_text(bq_buf *buf, const char *text);
 void buf_printf(bq_buf *buf, const char *format, ...) BQ_PRINTF(2, 3);
 
+/* A name on a line that people read: as it is, or as a JSON string when it would break the line or drive a terminal. */
+void buf_name(bq_buf *buf, bq_str name);
+
 void base64_add(bq_buf *buf, bq_str bytes);
 /* False when `text` is not standard base64 with its padding. */
 bool base64_decode(bq_str text, bq_buf *out);

@@ -67,6 +67,14 @@ def test_queues(new_bq):
     assert {row["queue"] for row in bq.run("queues", "--json").json} == {"a", "b", 'odd "name"'}
 
 
+def test_a_name_that_would_break_the_line(new_bq):
+    bq = new_bq()
+    publish(bq, "two\nlines\x1b[1m", 1)
+    assert bq.run("queues").lines == [rb'"two\nlines\u001b[1m"']
+    assert bq.run("queues", "--json").json == [{"queue": "two\nlines\x1b[1m"}]
+    assert "two\nlines" not in on_terminal(bq, "stats")
+
+
 @pytest.mark.smoke
 def test_stats(new_bq):
     """Ready, delayed, in flight and dead of each queue; all of them without -q."""

@@ -180,6 +180,13 @@ def test_unknown_urns(new_bq, strategy, status, ready, delayed, died):
     assert (stats["ready"], stats["delayed"], stats["dead"]) == (ready, delayed, died)
 
 
+def test_a_release_without_a_pause_is_warned_of(new_bq):
+    bq = new_bq()
+    work = ("work", "-q", "orders", "--handle", "urn:a=true", "--unknown", "release", "--drain")
+    assert "--unknown-delay" in err(bq.run(*work))
+    assert "--unknown-delay" not in err(bq.run(*work, "--unknown-delay", "1s"))
+
+
 # ---- what its end means ----------------------------------------------------------------------------------------------------
 
 
@@ -326,7 +333,7 @@ def test_no_handler_can_be_started(new_bq):
     assert bodies(bq, "orders") == body and bq.stats("orders")["ready"] == 1
     # With --max the run ends without having done what it was asked for: try again.
     done = limited.run("work", "-q", "orders", "--exec", "true", "--max", 1, exit=75)
-    assert "cannot start a handler" in err(done) and bodies(bq, "orders") == body
+    assert "cannot start a handler: Too many open files" in err(done) and bodies(bq, "orders") == body
 
 
 # ---- options of the consumer -------------------------------------------------------------------------------------------------
