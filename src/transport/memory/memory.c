@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "transport/held.h"
 #include "transport/memory/store.h"
 
 #include <errno.h>
@@ -41,14 +42,9 @@ typedef struct mem_options {
 } mem_options;
 
 typedef struct mem_delivery {
-    bq_incoming in;
-    struct mem_delivery *prev, *next; /* held by its transport */
+    bq_held held; /* first */
     mem_node *node;
     uint64_t lease;
-    unsigned ops;   /* accepted and not reaped operations that name it */
-    bool settled;   /* settled, or forgotten: freed with its last operation */
-    bool detached;  /* its transport has let go of it: `forget` frees it */
-    bool forgotten; /* the runtime has let go of it */
 } mem_delivery;
 
 typedef struct mem_done {
@@ -63,10 +59,7 @@ typedef struct mem_transport {
     mem_waiter waiter; /* its queues are those of config->queues */
     int wake_fds[2];   /* read end, write end; the same eventfd on Linux */
     bool open, announced, registered;
-    mem_delivery *held;
-    size_t held_count;
-    mem_delivery *spare;
-    size_t spare_count;
+    bq_held_list held, spare;
     mem_queue *last_queue; /* most publishes go where the one before went */
     size_t next_queue;     /* whose turn it is */
     int64_t take_at;       /* not before: memory had run out */
@@ -81,9 +74,9 @@ static int64_t now_of(const mem_transport *t)
 
 /* ---- deliveries -------------------------------------------------------------------------------------------------- */
 
-static mem_delivery *delivery_of(bq_incoming *in)
+static mem_delivery *delivery_of(const bq_incoming *in)
 {
-    return in ? in->driver : NULL;
+    return (mem_delivery *)bq_held_of(in);
 }
 
 static void delivery_free(mem_delivery *d)
@@ -95,43 +88,24 @@ static void delivery_free(mem_delivery *d)
 /* Out of the transport's hands: freed, or left to the runtime that asked to keep it. */
 static void delivery_let_go(mem_transport *t, mem_delivery *d)
 {
-    if (!d->detached) {
-        if (d->prev)
-            d->prev->next = d->next;
-        else
-            t->held = d->next;
-        if (d->next)
-            d->next->prev = d->prev;
-        t->held_count--;
-        d->detached = true;
-    }
-    if (d->in.keep && !d->forgotten)
+    if (!bq_held_let_go(&t->held, &d->held))
         return;
-    if (t->spare_count >= SPARE_MAX) {
+    if (t->spare.count >= SPARE_MAX) {
         delivery_free(d);
         return;
     }
     bq_mem_node_unref(d->node);
     d->node = NULL;
-    d->next = t->spare;
-    t->spare = d;
-    t->spare_count++;
+    bq_held_add_front(&t->spare, &d->held);
 }
 
 static mem_delivery *delivery_new(mem_transport *t)
 {
-    mem_delivery *d = t->spare;
-    if (d) {
-        t->spare = d->next;
-        t->spare_count--;
-    } else if (!(d = bq_malloc(sizeof(*d)))) {
+    mem_delivery *d = (mem_delivery *)bq_held_pop(&t->spare);
+    if (!d && !(d = bq_malloc(sizeof(*d))))
         return NULL;
-    }
-    *d = (mem_delivery){.next = t->held};
-    if (t->held)
-        t->held->prev = d;
-    t->held = d;
-    t->held_count++;
+    *d = (mem_delivery){.node = NULL};
+    bq_held_add(&t->held, &d->held);
     return d;
 }
 
@@ -140,18 +114,18 @@ static void delivery_fill(const mem_transport *t, mem_delivery *d, size_t queue,
     (void)t;
     d->node = node;
     d->lease = node->lease;
-    d->in = (bq_incoming){.queue = queue,
-                          .body = node->body,
-                          .key = node->key,
-                          .props = node->props,
-                          .prop_count = node->prop_count,
-                          .native_count = -1,
-                          .lapses = node->lapses,
-                          .lease_until_ms = until_ms == BQ_NEVER ? 0 : until_ms,
-                          .timestamp_ms = node->timestamp_ms,
-                          .generation = 1,
-                          .position = (int64_t)node->id,
-                          .driver = d};
+    d->held.in = (bq_incoming){.queue = queue,
+                               .body = node->body,
+                               .key = node->key,
+                               .props = node->props,
+                               .prop_count = node->prop_count,
+                               .native_count = -1,
+                               .lapses = node->lapses,
+                               .lease_until_ms = until_ms == BQ_NEVER ? 0 : until_ms,
+                               .timestamp_ms = node->timestamp_ms,
+                               .generation = 1,
+                               .position = (int64_t)node->id,
+                               .driver = d};
 }
 
 /* ---- open and close ---------------------------------------------------------------------------------------------- */
@@ -237,13 +211,10 @@ static void mem_close(void *state, int64_t timeout_ms)
             t->waiter.next->prev = t->waiter.prev;
         pthread_mutex_unlock(&t->store->mutex);
     }
-    while (t->held)
-        delivery_let_go(t, t->held);
-    while (t->spare) {
-        mem_delivery *next = t->spare->next;
-        delivery_free(t->spare);
-        t->spare = next;
-    }
+    while (t->held.head)
+        delivery_let_go(t, (mem_delivery *)t->held.head);
+    for (bq_held *h; (h = bq_held_pop(&t->spare)) != NULL;)
+        delivery_free((mem_delivery *)h);
     bq_free(t->waiter.queues);
     for (int i = 0; i < 2; i++)
         if (t->wake_fds[i] >= 0 && (i == 0 || t->wake_fds[1] != t->wake_fds[0]))
@@ -268,7 +239,7 @@ static mem_queue *queue_named(mem_transport *t, bq_str name)
 
 static bool ours(const mem_delivery *d)
 {
-    return d && !d->detached && !d->settled && d->node->lease == d->lease && d->lease != 0;
+    return d && !d->held.detached && !d->held.settled && d->node->lease == d->lease && d->lease != 0;
 }
 
 /* Puts a message where its delay says, and wakes who waits for it. */
@@ -308,7 +279,7 @@ static bq_status extend(mem_transport *t, mem_delivery *d)
     bq_mem_unlink(node);
     bq_mem_put_leased(node->queue, node, until);
     node->lease = d->lease;
-    d->in.lease_until_ms = until == BQ_NEVER ? 0 : until;
+    d->held.in.lease_until_ms = until == BQ_NEVER ? 0 : until;
     return BQ_OK;
 }
 
@@ -346,22 +317,22 @@ static bq_status carry_out(mem_transport *t, bq_op *op)
     if (op->kind == BQ_OP_REJECT || op->kind == BQ_OP_NATIVE_RETRY)
         return BQ_UNSUPPORTED;
     mem_delivery *d = delivery_of(op->in);
-    if (op->kind == BQ_OP_LEAVE && d && !d->settled) {
-        d->settled = true;
+    if (op->kind == BQ_OP_LEAVE && d && !d->held.settled) {
+        d->held.settled = true;
         return BQ_OK;
     }
     if (!ours(d)) {
         if (d && op->kind != BQ_OP_EXTEND)
-            d->settled = true;
+            d->held.settled = true;
         if (d)
-            d->in.lease_lost = true;
+            d->held.in.lease_lost = true;
         return BQ_LOST;
     }
     if (op->kind == BQ_OP_EXTEND)
         return extend(t, d);
     bq_status status = settle(t, op, d);
     if (status == BQ_OK)
-        d->settled = true;
+        d->held.settled = true;
     return status;
 }
 
@@ -375,7 +346,7 @@ static size_t mem_submit(void *state, bq_op *const *ops, size_t count)
             break;
         mem_delivery *d = delivery_of(ops[i]->in);
         if (d)
-            d->ops++;
+            d->held.ops++;
         t->done[(t->done_head + t->done_count++) % OPS_MAX] = (mem_done){ops[i], carry_out(t, ops[i])};
     }
     pthread_mutex_unlock(&t->store->mutex);
@@ -407,7 +378,7 @@ static size_t mem_reap(void *state, bq_completion *out, size_t max)
         if (done->status != BQ_OK)
             explain(&out[count]);
         mem_delivery *d = delivery_of(done->op->in);
-        if (d && --d->ops == 0 && d->settled)
+        if (d && bq_held_reaped(&d->held))
             delivery_let_go(t, d);
     }
     return count;
@@ -417,7 +388,7 @@ static size_t mem_reap(void *state, bq_completion *out, size_t max)
 
 static bool hungry(const mem_transport *t)
 {
-    return t->waiter.queue_count > 0 && t->held_count < t->config->prefetch;
+    return t->waiter.queue_count > 0 && t->held.count < t->config->prefetch;
 }
 
 static size_t mem_prepare(void *state, size_t want, struct pollfd *fds, size_t max, int64_t *deadline_ms)
@@ -486,7 +457,7 @@ static bool take_one(mem_transport *t, int64_t now, int64_t until, bq_incoming *
         node->lease = ++t->store->last_lease;
         atomic_fetch_add_explicit(&node->refs, 1, memory_order_relaxed);
         delivery_fill(t, d, index, node, until);
-        *out = &d->in;
+        *out = &d->held.in;
         return true;
     }
     return false;
@@ -498,7 +469,7 @@ static size_t mem_take(void *state, bq_incoming **out, size_t max)
     const mem_options *options = t->config->options;
     if (!hungry(t))
         return 0;
-    size_t room = t->config->prefetch - t->held_count, count = 0;
+    size_t room = t->config->prefetch - t->held.count, count = 0;
     if (max > room)
         max = room;
     int64_t now = now_of(t), until = bq_deadline(now, options->retry_after_ms);
@@ -514,19 +485,18 @@ static size_t mem_take(void *state, bq_incoming **out, size_t max)
 static void mem_forget(void *state, bq_incoming *in)
 {
     mem_delivery *d = delivery_of(in);
-    if (d->detached) {
+    if (d->held.detached) {
         delivery_free(d); /* perhaps after close and from another thread: the transport is not touched */
         return;
     }
-    d->forgotten = d->settled = true;
-    if (d->ops == 0)
+    if (bq_held_forget(&d->held))
         delivery_let_go(state, d);
 }
 
 static bool mem_idle(void *state, bool all)
 {
     mem_transport *t = state;
-    if (!t->announced || t->held_count > 0 || t->done_count > 0)
+    if (!t->announced || t->held.count > 0 || t->done_count > 0)
         return false;
     int64_t now = now_of(t);
     bool idle = true;

@@ -170,7 +170,7 @@ static bq_status sq_queues(void *state, int64_t timeout_ms, bq_queue_fn fn, void
 /* ---- peek -------------------------------------------------------------------------------------------------------- */
 
 /* The next messages of a queue after the id `after`, in `page`. */
-static int read_page(sq_transport *t, int64_t queue, int64_t after, size_t max, sq_list *page)
+static int read_page(sq_transport *t, int64_t queue, int64_t after, size_t max, bq_held_list *page)
 {
     sqlite3_stmt *peek = bq_sq_get(&t->db, SQ_PEEK);
     size_t bytes = 0;
@@ -184,9 +184,9 @@ static int read_page(sq_transport *t, int64_t queue, int64_t after, size_t max, 
             break;
         }
         d->id = sqlite3_column_int64(peek, 0);
-        d->in.position = d->id & SQ_SEQUENCE_MAX;
-        bytes += d->in.body.len;
-        bq_sq_list_add(page, d);
+        d->held.in.position = d->id & SQ_SEQUENCE_MAX;
+        bytes += d->held.in.body.len;
+        bq_held_add(page, &d->held);
     }
     (void)sqlite3_reset(peek);
     return code == SQLITE_ROW || code == SQLITE_DONE ? SQLITE_OK : code;
@@ -205,15 +205,13 @@ static bq_status sq_peek(void *state, bq_str queue, uint64_t after, size_t max, 
     int64_t from = (id << SQ_SEQUENCE_BITS) + (int64_t)(after < SQ_SEQUENCE_MAX ? after : SQ_SEQUENCE_MAX);
     bool more = code == SQLITE_OK && id != 0;
     while (more && max > 0) {
-        sq_list page = {0};
+        bq_held_list page = {0};
         code = read_page(t, id, from, max, &page);
         more = code == SQLITE_OK && page.count > 0;
-        while (page.head) {
-            sq_delivery *d = page.head;
-            bq_sq_list_remove(&page, d);
+        for (sq_delivery *d; (d = (sq_delivery *)bq_held_pop(&page)) != NULL;) {
             from = d->id;
             max--;
-            more = more && fn(&d->in, arg);
+            more = more && fn(&d->held.in, arg);
             bq_free(d);
         }
         if (more && max > 0 && t->host->now_ms() >= end)

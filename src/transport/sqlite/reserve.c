@@ -23,32 +23,6 @@
 
 /* ---- deliveries -------------------------------------------------------------------------------------------------- */
 
-void bq_sq_list_add(sq_list *list, sq_delivery *d)
-{
-    d->next = NULL;
-    d->prev = list->tail;
-    if (list->tail)
-        list->tail->next = d;
-    else
-        list->head = d;
-    list->tail = d;
-    list->count++;
-}
-
-void bq_sq_list_remove(sq_list *list, sq_delivery *d)
-{
-    if (d->prev)
-        d->prev->next = d->next;
-    else
-        list->head = d->next;
-    if (d->next)
-        d->next->prev = d->prev;
-    else
-        list->tail = d->prev;
-    d->prev = d->next = NULL;
-    list->count--;
-}
-
 /* A column's bytes; NULL stays apart from empty. False: SQLite ran out of memory. */
 static bool column(sqlite3_stmt *row, int index, bq_str *out)
 {
@@ -94,15 +68,15 @@ sq_delivery *bq_sq_delivery_new(sqlite3_stmt *row, int first, bool *damaged)
     bq_prop *list = (bq_prop *)(d + 1);
     char *at = (char *)(list + count);
     *d = (sq_delivery){0};
-    d->in.body = copy_to(&at, body);
-    d->in.key = copy_to(&at, key);
+    d->held.in.body = copy_to(&at, body);
+    d->held.in.key = copy_to(&at, key);
     bq_sq_props_decode(copy_to(&at, props), list, count);
-    d->in.props = list;
-    d->in.prop_count = count;
-    d->in.native_count = -1;
-    d->in.timestamp_ms = sqlite3_column_int64(row, first);
-    d->in.generation = 1;
-    d->in.driver = d;
+    d->held.in.props = list;
+    d->held.in.prop_count = count;
+    d->held.in.native_count = -1;
+    d->held.in.timestamp_ms = sqlite3_column_int64(row, first);
+    d->held.in.generation = 1;
+    d->held.in.driver = d;
     return d;
 }
 
@@ -342,10 +316,10 @@ static int lease(sq_transport *t, sq_delivery *d, const sq_pick *from, int64_t q
     d->timed = from->timed;
     d->due = from->due;
     d->until = d->until_now = bq_deadline(now, span);
-    d->in.queue = index;
-    d->in.lapses = (uint32_t)from->lapses;
-    d->in.position = from->id & SQ_SEQUENCE_MAX;
-    d->in.lease_until_ms = span < 0 ? 0 : bq_deadline(now_ms, span);
+    d->held.in.queue = index;
+    d->held.in.lapses = (uint32_t)from->lapses;
+    d->held.in.position = from->id & SQ_SEQUENCE_MAX;
+    d->held.in.lease_until_ms = span < 0 ? 0 : bq_deadline(now_ms, span);
     sqlite3_stmt *add = bq_sq_get(&t->db, SQ_LEASE_ADD);
     SQ_BIND(add, queue, d->until, d->id, token, span, from->lapses);
     return bq_sq_run(add);
@@ -385,7 +359,7 @@ static bool at_last_chance(const sq_transport *t, const sq_pick *pick)
 }
 
 static int reserve_queue(sq_transport *t, size_t index, size_t want, bool holds, int64_t now_ms, int64_t token,
-                         size_t *bytes, sq_list *got, bool *drained)
+                         size_t *bytes, bq_held_list *got, bool *drained)
 {
     int64_t queue = t->subs[index], now = bq_epoch_ms();
     size_t count, used = 0;
@@ -408,15 +382,15 @@ static int reserve_queue(sq_transport *t, size_t index, size_t want, bool holds,
         }
         if (code != SQLITE_OK || !d)
             continue;
-        *bytes += d->in.body.len;
-        bq_sq_list_add(got, d);
+        *bytes += d->held.in.body.len;
+        bq_held_add(got, &d->held);
         code = lease(t, d, &t->picks[used], queue, index, now_ms, token);
     }
     *drained = count < want && used == count;
     return code == SQLITE_OK ? delete_picked(t, queue, used) : code;
 }
 
-int bq_sq_reserve(sq_transport *t, size_t want, size_t settling, int64_t now_ms, sq_list *got, bool *drained)
+int bq_sq_reserve(sq_transport *t, size_t want, size_t settling, int64_t now_ms, bq_held_list *got, bool *drained)
 {
     size_t queues = t->config->queue_count, bytes = 0;
     int64_t token = (int64_t)(bq_random_u64() >> 1);

@@ -29,11 +29,6 @@ static void tell(sq_transport *t, bq_event_kind kind, const bq_error *err)
         t->host->event(t->host, &(bq_event){.kind = kind, .error = err});
 }
 
-static sq_delivery *delivery_of(const bq_incoming *in)
-{
-    return in ? in->driver : NULL;
-}
-
 /* ---- the connection's life --------------------------------------------------------------------------------------- */
 
 static void connected(sq_transport *t, int64_t now_ms)
@@ -186,15 +181,12 @@ static bq_status sq_open(void *state, const bq_transport_config *config, bq_erro
     return status;
 }
 
-static void let_go(sq_transport *t, sq_delivery *d)
+static void let_go(sq_transport *t, bq_held *h)
 {
-    if (!d->detached) {
-        bq_sq_list_remove(&t->taken, d);
-        t->settling -= d->settled;
-        d->detached = true;
-    }
-    if (!d->in.keep || d->forgotten)
-        bq_free(d);
+    if (!h->detached)
+        t->settling -= h->settled;
+    if (bq_held_let_go(&t->taken, h))
+        bq_free(h);
 }
 
 /* What was reserved and shown to nobody goes back now instead of when its lease ends. */
@@ -226,11 +218,8 @@ static void sq_close(void *state, int64_t timeout_ms)
     t->state = SQ_CLOSED;
     while (t->taken.head)
         let_go(t, t->taken.head);
-    while (t->fresh.head) {
-        sq_delivery *d = t->fresh.head;
-        bq_sq_list_remove(&t->fresh, d);
-        bq_free(d);
-    }
+    for (bq_held *h; (h = bq_held_pop(&t->fresh)) != NULL;)
+        bq_free(h);
     bq_sq_drop_cache(t);
     if (ours)
         bq_sq_close(&t->db);
@@ -258,9 +247,9 @@ static size_t sq_submit(void *state, bq_op *const *ops, size_t count)
         if (t->count >= (ops[i]->kind == BQ_OP_PUBLISH ? SQ_OPS_MAX - SQ_SETTLE_ROOM : SQ_OPS_MAX))
             break;
         *sq_slot_at(t, t->count++) = (sq_slot){.op = ops[i], .since_ms = now};
-        sq_delivery *d = delivery_of(ops[i]->in);
-        if (d)
-            d->ops++;
+        bq_held *h = bq_held_of(ops[i]->in);
+        if (h)
+            h->ops++;
     }
     return i;
 }
@@ -277,12 +266,12 @@ static size_t sq_reap(void *state, bq_completion *out, size_t max)
         completion->status = slot->result.status;
         if (slot->result.status != BQ_OK)
             bq_sq_explain(t, slot->result, slot->op, &completion->error);
-        sq_delivery *d = delivery_of(slot->op->in);
+        bq_held *h = bq_held_of(slot->op->in);
         t->first = (t->first + 1) % SQ_OPS_MAX;
         t->done--;
         t->count--;
-        if (d && --d->ops == 0 && d->settled)
-            let_go(t, d);
+        if (h && bq_held_reaped(h))
+            let_go(t, h);
     }
     return count;
 }
@@ -294,11 +283,10 @@ static size_t sq_take(void *state, bq_incoming **out, size_t max)
     if (max == 0)
         return 0;
     while (count < max && t->fresh.head && t->taken.count < t->config->prefetch) {
-        sq_delivery *d = t->fresh.head;
-        bq_sq_list_remove(&t->fresh, d);
-        bq_sq_list_add(&t->taken, d);
-        d->taken = true;
-        out[count++] = &d->in;
+        bq_held *h = bq_held_pop(&t->fresh);
+        bq_held_add(&t->taken, h);
+        ((sq_delivery *)h)->taken = true;
+        out[count++] = &h->in;
     }
     t->fresh_since = t->host->now_ms();
     t->taking = true;
@@ -307,17 +295,15 @@ static size_t sq_take(void *state, bq_incoming **out, size_t max)
 
 static void sq_forget(void *state, bq_incoming *in)
 {
-    sq_delivery *d = delivery_of(in);
-    if (d->detached) {
-        bq_free(d); /* perhaps after close and from another thread: the transport is not touched */
+    bq_held *h = bq_held_of(in);
+    if (h->detached) {
+        bq_free(h); /* perhaps after close and from another thread: the transport is not touched */
         return;
     }
     sq_transport *t = state;
-    d->forgotten = true;
-    t->settling += !d->settled;
-    d->settled = true;
-    if (d->ops == 0)
-        let_go(t, d);
+    t->settling += !h->settled;
+    if (bq_held_forget(h))
+        let_go(t, h);
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */

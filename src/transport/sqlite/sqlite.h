@@ -11,6 +11,7 @@
 
 #include <babelqueue/transport.h>
 
+#include "transport/held.h"
 #include "transport/sqlite/db.h"
 
 #include <sys/types.h>
@@ -92,22 +93,12 @@ typedef struct sq_slot {
 /* ---- deliveries -------------------------------------------------------------------------------------------------- */
 
 typedef struct sq_delivery {
-    bq_incoming in;
-    struct sq_delivery *prev, *next;
+    bq_held held; /* first */
     int64_t queue, id, token;
     int64_t until, until_now; /* committed; as this transaction has it */
     int64_t timed, due;       /* where it stood before */
-    unsigned ops;             /* accepted and not reaped operations that name it */
-    bool settled;             /* settled, or forgotten: freed with its last operation */
-    bool detached;            /* its transport has let go of it: `forget` frees it */
-    bool forgotten;           /* the runtime has let go of it */
     bool taken;
 } sq_delivery;
-
-typedef struct sq_list {
-    sq_delivery *head, *tail;
-    size_t count;
-} sq_list;
 
 /* A row of bq_ready that is being reserved. */
 typedef struct sq_pick {
@@ -143,7 +134,7 @@ typedef struct sq_transport {
     int64_t busy_since; /* since when the lock could not be had; 0: it could */
     int64_t lock_retry_at;
 
-    sq_list taken, fresh;
+    bq_held_list taken, fresh;
     int64_t fresh_since;
     size_t settling; /* of `taken`: settled, not yet reaped */
     size_t want;     /* how many the runtime would take, as of the last `prepare` */
@@ -215,7 +206,7 @@ int64_t bq_sq_reserve_at(const sq_transport *t, size_t settling);
 size_t bq_sq_room(const sq_transport *t, size_t settling);
 /* Within a transaction that settles `settling` deliveries: reserves up to `want` into *got. `drained`: nothing more is
  * available now. */
-int bq_sq_reserve(sq_transport *t, size_t want, size_t settling, int64_t now_ms, sq_list *got, bool *drained);
+int bq_sq_reserve(sq_transport *t, size_t want, size_t settling, int64_t now_ms, bq_held_list *got, bool *drained);
 /* Reads whether there is anything to reserve, anything delayed, and anything in anybody's hands; sets next_due. */
 int bq_sq_probe(sq_transport *t, bool *found, bool *delayed, bool *in_flight);
 /* Others have committed since the last call. */
@@ -225,9 +216,12 @@ int64_t bq_sq_next_wake(const sq_transport *t, int64_t now_ms);
 
 /* A delivery with copies of what row of SQ_MESSAGE_GET (from column `first`: at, key, props, body) holds. NULL: out of
  * memory. `damaged` is set when its properties cannot be read; it has none then. */
+static inline sq_delivery *bq_sq_delivery_of(const bq_incoming *in)
+{
+    return (sq_delivery *)bq_held_of(in);
+}
+
 sq_delivery *bq_sq_delivery_new(sqlite3_stmt *row, int first, bool *damaged);
-void bq_sq_list_add(sq_list *list, sq_delivery *d);
-void bq_sq_list_remove(sq_list *list, sq_delivery *d);
 
 /* ---- admin.c ----------------------------------------------------------------------------------------------------- */
 

@@ -30,18 +30,13 @@ typedef struct transaction {
     size_t first, count; /* its slots, counted from the oldest one not reaped */
     size_t settling;
     size_t failed; /* the slot whose operation failed */
-    sq_list got;
+    bq_held_list got;
     bool drained, reserving;
     bool news;   /* others may want to look */
     int64_t due; /* epoch: the earliest of what it delayed */
 } transaction;
 
 typedef enum phase { AT_BEGIN, AT_OPERATION, AT_GIVING_BACK, AT_RESERVE, AT_QUEUES, AT_COMMIT } phase;
-
-static sq_delivery *delivery_of(const bq_op *op)
-{
-    return op->in ? op->in->driver : NULL;
-}
 
 static sq_result result_of(int code)
 {
@@ -263,7 +258,7 @@ static int extend(sq_transport *t, transaction *tx, sq_delivery *d)
     int64_t span = t->options->retry_after_ms;
     d->until_now = bq_deadline(tx->epoch_ms, span);
     sqlite3_stmt *add = bq_sq_get(&t->db, SQ_LEASE_ADD);
-    SQ_BIND(add, d->queue, d->until_now, d->id, d->token, span, d->in.lapses);
+    SQ_BIND(add, d->queue, d->until_now, d->id, d->token, span, d->held.in.lapses);
     return bq_sq_run(add);
 }
 
@@ -274,17 +269,17 @@ static int settle(sq_transport *t, transaction *tx, const bq_op *op, sq_delivery
     switch (op->kind) {
     case BQ_OP_EXTEND: return extend(t, tx, d);
     case BQ_OP_ACK: return delete_message(t, d->id);
-    case BQ_OP_RELEASE: return add_ready(t, tx, d->queue, d->id, op->out.delay_ms, d->in.lapses);
+    case BQ_OP_RELEASE: return add_ready(t, tx, d->queue, d->id, op->out.delay_ms, d->held.in.lapses);
     default:
-        code =
-            publish(t, tx, op->kind == BQ_OP_RETRY ? t->config->queues[d->in.queue] : op->out.queue, &op->out, result);
+        code = publish(t, tx, op->kind == BQ_OP_RETRY ? t->config->queues[d->held.in.queue] : op->out.queue, &op->out,
+                       result);
         return code == SQLITE_OK && result->status == BQ_OK ? delete_message(t, d->id) : code;
     }
 }
 
 static int on_delivery(sq_transport *t, transaction *tx, const bq_op *op, sq_result *result)
 {
-    sq_delivery *d = delivery_of(op);
+    sq_delivery *d = bq_sq_delivery_of(op->in);
     bool ours = false;
     if (op->kind == BQ_OP_LEAVE && d)
         return SQLITE_OK;
@@ -337,7 +332,8 @@ static int apply(sq_transport *t, transaction *tx)
 /* Reserved and never shown to anybody: back to where they stood. */
 static int return_fresh(sq_transport *t)
 {
-    for (sq_delivery *d = t->fresh.head; d; d = d->next) {
+    for (bq_held *h = t->fresh.head; h; h = h->next) {
+        const sq_delivery *d = (const sq_delivery *)h;
         bool ours;
         int code = end_lease(t, d, &ours);
         if (code != SQLITE_OK)
@@ -345,20 +341,17 @@ static int return_fresh(sq_transport *t)
         if (!ours)
             continue;
         sqlite3_stmt *add = bq_sq_get(&t->db, SQ_READY_ADD);
-        SQ_BIND(add, d->queue, d->timed, d->due, d->id, d->in.lapses);
+        SQ_BIND(add, d->queue, d->timed, d->due, d->id, d->held.in.lapses);
         if ((code = bq_sq_run(add)) != SQLITE_OK)
             return code;
     }
     return SQLITE_OK;
 }
 
-static void drop_list(sq_list *list)
+static void drop_list(bq_held_list *list)
 {
-    while (list->head) {
-        sq_delivery *d = list->head;
-        bq_sq_list_remove(list, d);
-        bq_free(d);
-    }
+    for (bq_held *h; (h = bq_held_pop(list)) != NULL;)
+        bq_free(h);
 }
 
 static bool fresh_too_long(const sq_transport *t, int64_t now_ms)
@@ -410,7 +403,7 @@ static void choose(sq_transport *t, transaction *tx, bool *durable)
 static void rolled_back(sq_transport *t, transaction *tx)
 {
     for (size_t i = 0; i < tx->count; i++) {
-        sq_delivery *d = delivery_of(sq_slot_at(t, tx->first + i)->op);
+        sq_delivery *d = bq_sq_delivery_of(sq_slot_at(t, tx->first + i)->op->in);
         if (d)
             d->until_now = d->until;
     }
@@ -424,13 +417,13 @@ static void finish(sq_transport *t)
 {
     while (t->done < t->count && sq_slot_at(t, t->done)->decided) {
         const sq_slot *slot = sq_slot_at(t, t->done++);
-        sq_delivery *d = delivery_of(slot->op);
+        sq_delivery *d = bq_sq_delivery_of(slot->op->in);
         if (!d || !(slot->result.status == BQ_OK || slot->result.status == BQ_LOST))
             continue;
         if (slot->result.status == BQ_LOST)
-            d->in.lease_lost = true;
-        if (sq_settles(slot->op->kind) && !d->settled) {
-            d->settled = true;
+            d->held.in.lease_lost = true;
+        if (sq_settles(slot->op->kind) && !d->held.settled) {
+            d->held.settled = true;
             t->settling++;
         }
     }
@@ -440,9 +433,9 @@ static void committed(sq_transport *t, transaction *tx, bool gave_back)
 {
     for (size_t i = 0; i < tx->count; i++) {
         sq_slot *slot = sq_slot_at(t, tx->first + i);
-        sq_delivery *d = delivery_of(slot->op);
+        sq_delivery *d = bq_sq_delivery_of(slot->op->in);
         if (!slot->decided && d && slot->op->kind == BQ_OP_EXTEND && slot->result.status == BQ_OK)
-            d->in.lease_until_ms =
+            d->held.in.lease_until_ms =
                 t->options->retry_after_ms < 0 ? 0 : bq_deadline(tx->now_ms, t->options->retry_after_ms);
         if (d)
             d->until = d->until_now;
@@ -464,11 +457,8 @@ static void committed(sq_transport *t, transaction *tx, bool gave_back)
         if (tx->got.count > 0 && t->fresh.count == 0)
             t->fresh_since = tx->now_ms;
     }
-    while (tx->got.head) {
-        sq_delivery *d = tx->got.head;
-        bq_sq_list_remove(&tx->got, d);
-        bq_sq_list_add(&t->fresh, d);
-    }
+    for (bq_held *h; (h = bq_held_pop(&tx->got)) != NULL;)
+        bq_held_add(&t->fresh, h);
 }
 
 /* While it is our turn nobody adds to the log, so one pass copies all of it unless a reader holds it back. The next
