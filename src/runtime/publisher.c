@@ -494,12 +494,12 @@ void bq_publisher_close(bq_publisher *p, int64_t timeout_ms)
     if (!p || bq_link_here(&p->link, NULL))
         return;
     int64_t wait = timeout_ms < 0 ? 0 : timeout_ms;
+    bq_link_call_limit(&p->link, wait + 500); /* before the I/O thread may go, and its watchdog with it */
     pthread_mutex_lock(&p->lock);
     p->closing = true;
     p->close_deadline_ms = bq_deadline(bq_now_ms(), wait);
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
-    bq_link_call_limit(&p->link, wait + 500);
     bq_wake_signal(&p->wake);
 
     /* The driver's close is bounded too; a client library that ignores even its interrupt is left behind. */
