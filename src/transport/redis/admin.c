@@ -314,9 +314,9 @@ static bool show(rd_transport *t, rd_reply *page, uint64_t *at, size_t *max, bq_
             *status = BQ_NOMEM;
             return false;
         }
-        d->in.position = (int64_t)++ * at;
+        d->held.in.position = (int64_t)++ * at;
         --*max;
-        bool more = fn(&d->in, arg);
+        bool more = fn(&d->held.in, arg);
         bq_rd_delivery_free(d);
         if (!more)
             return false;

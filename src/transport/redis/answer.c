@@ -188,7 +188,7 @@ static void reserved(rd_transport *t, const rd_expect *expect, rd_reply *reply, 
     for (size_t at = FIRST_ITEM; at + 1 < reply->count; at += 2, got++) {
         rd_delivery *d = bq_rd_delivery_read(t, reply, at, got, expect);
         if (d)
-            bq_rd_list_add(&t->fresh, d);
+            bq_held_add(&t->fresh, &d->held);
         else /* no memory to keep it: its lease runs out */
             bq_log(&t->host->logger, BQ_LOG_WARN, "redis: a reservation could not be kept and lapses");
     }
@@ -197,28 +197,14 @@ static void reserved(rd_transport *t, const rd_expect *expect, rd_reply *reply, 
 
 static void gave_back(rd_transport *t, const rd_expect *expect, const rd_reply *reply)
 {
-    rd_delivery *d = expect->items;
+    bq_held_list items = expect->items;
     if (reply->type == RD_ERROR && bq_rd_fault_meaning(bq_rd_text(reply)) == RD_MEANS_NOSCRIPT) {
         memset(t->main.loaded, 0, sizeof(t->main.loaded));
-        while (d) { /* last ones come first in the list */
-            rd_delivery *next = d->next;
-            d->prev = NULL;
-            d->next = t->fresh.head;
-            if (t->fresh.head)
-                t->fresh.head->prev = d;
-            else
-                t->fresh.tail = d;
-            t->fresh.head = d;
-            t->fresh.count++;
-            d = next;
-        }
+        for (bq_held *h; (h = bq_held_pop(&items)) != NULL;) /* last ones come first in the list */
+            bq_held_add_front(&t->fresh, h);
         return;
     }
-    while (d) {
-        rd_delivery *next = d->next;
-        bq_rd_delivery_free(d);
-        d = next;
-    }
+    bq_rd_deliveries_free(&items);
     t->subs[expect->queue].empty = false;
     t->subs[expect->queue].maybe = true;
 }

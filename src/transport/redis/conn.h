@@ -7,6 +7,7 @@
 #define BQ_REDIS_CONN_H
 
 #include "net/stream.h"
+#include "transport/held.h"
 #include "transport/redis/args.h"
 #include "transport/redis/reply.h"
 #include "transport/redis/script.h"
@@ -30,7 +31,6 @@ typedef enum rd_kind {
 } rd_kind;
 
 struct rd_slot;
-struct rd_delivery;
 struct rd_call;
 
 typedef struct rd_expect {
@@ -39,9 +39,9 @@ typedef struct rd_expect {
     size_t asked;
     int64_t sent_ms;
     int64_t deadline_ms;
-    uint64_t start;            /* of the command, in bytes written to this connection */
-    struct rd_slot *slots;     /* a list */
-    struct rd_delivery *items; /* a list */
+    uint64_t start;        /* of the command, in bytes written to this connection */
+    struct rd_slot *slots; /* a list */
+    bq_held_list items;    /* deliveries */
     struct rd_call *call;
     char token[25];
 } rd_expect;

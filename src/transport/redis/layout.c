@@ -107,7 +107,7 @@ void bq_rd_arg_lease(const rd_transport *t, rd_args *args)
 void bq_rd_lease_from(const rd_transport *t, rd_delivery *d, int64_t sent_ms, int64_t server_ms)
 {
     if (t->options->retry_after_ms < 0) {
-        d->in.lease_until_ms = 0;
+        d->held.in.lease_until_ms = 0;
         return;
     }
     d->score = server_ms / 1000 + lease_seconds(t);
@@ -115,8 +115,8 @@ void bq_rd_lease_from(const rd_transport *t, rd_delivery *d, int64_t sent_ms, in
     /* Counted from when the command was sent: the server looked at its clock later than that. What was known before
      * holds as well, and the latest of such bounds is the best. */
     int64_t until = sent_ms + (deadline - server_ms);
-    if (until > d->in.lease_until_ms)
-        d->in.lease_until_ms = until;
+    if (until > d->held.in.lease_until_ms)
+        d->held.in.lease_until_ms = until;
 }
 
 static bq_str member_of(const rd_delivery *d)
@@ -197,7 +197,7 @@ rd_delivery *bq_rd_delivery_read(rd_transport *t, rd_reply *reply, size_t at, si
     if (!rd_laravel(t)) {
         int64_t lapses = bq_rd_int_at(reply, at + 1, 0);
         (void)snprintf(d->token, sizeof(d->token), "%.24s%08x", expect->token, (unsigned)(index + 1));
-        d->in.lapses = lapses < 0 ? 0 : lapses > UINT32_MAX ? UINT32_MAX : (uint32_t)lapses;
+        d->held.in.lapses = lapses < 0 ? 0 : lapses > UINT32_MAX ? UINT32_MAX : (uint32_t)lapses;
     } else if (!read_member(d, bq_rd_at(reply, at + 1))) {
         bq_rd_delivery_free(d);
         return NULL;

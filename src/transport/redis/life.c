@@ -39,15 +39,6 @@ static void pause_before_retry(rd_transport *t, int64_t now_ms)
     t->state = RD_DOWN;
 }
 
-static void free_items(rd_delivery *items)
-{
-    while (items) {
-        rd_delivery *next = items->next;
-        bq_rd_delivery_free(items);
-        items = next;
-    }
-}
-
 static void call_failed(rd_call *call, const bq_error *why)
 {
     if (!call)
@@ -68,7 +59,7 @@ static void drop_expected(rd_transport *t, const bq_error *why)
     while (bq_rd_conn_pop(&t->main, &expect)) {
         bool unsent = bq_rd_conn_unsent(&t->main, &expect);
         bq_rd_slots_decide(t, expect.slots, unsent ? BQ_REFUSED : BQ_UNKNOWN, unsent ? &refused : &unknown);
-        free_items(expect.items);
+        bq_rd_deliveries_free(&expect.items);
         call_failed(expect.call, why);
     }
     rd_slot *slot;

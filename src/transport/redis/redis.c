@@ -152,15 +152,6 @@ static void return_on_close(rd_transport *t, int64_t timeout_ms)
     }
 }
 
-static void free_list(rd_delivery *d)
-{
-    while (d) {
-        rd_delivery *next = d->next;
-        bq_rd_delivery_free(d);
-        d = next;
-    }
-}
-
 static void redis_close(void *state, int64_t timeout_ms)
 {
     rd_transport *t = state;
@@ -171,11 +162,10 @@ static void redis_close(void *state, int64_t timeout_ms)
         return_on_close(t, timeout_ms);
     t->state = RD_CLOSED;
     while (bq_rd_conn_pop(&t->main, &expect))
-        free_list(expect.items);
+        bq_rd_deliveries_free(&expect.items);
     while (t->taken.head)
-        bq_rd_delivery_let_go(t, t->taken.head);
-    free_list(t->fresh.head);
-    t->fresh = (rd_list){0};
+        bq_rd_delivery_let_go(t, (rd_delivery *)t->taken.head);
+    bq_rd_deliveries_free(&t->fresh);
     for (size_t i = 0; t->slots && i < RD_OPS_MAX; i++)
         bq_free(t->slots[i].error);
     bq_rd_conn_clear(&t->main);
@@ -210,7 +200,7 @@ static bool decide_here(rd_transport *t, rd_slot *slot, int64_t now_ms)
         status = BQ_INVALID;
     else if (op->kind == BQ_OP_LEAVE)
         status = BQ_OK;
-    else if (op->kind != BQ_OP_PUBLISH && (!d || d->detached || d->settled))
+    else if (op->kind != BQ_OP_PUBLISH && (!d || d->held.detached || d->held.settled))
         status = BQ_LOST;
     if (status == BQ_STATUS_COUNT_)
         return false;
@@ -245,14 +235,13 @@ static size_t redis_take(void *state, bq_incoming **out, size_t max)
     if (max == 0)
         return 0;
     while (count < max && t->fresh.head && t->taken.count < t->config->prefetch) {
-        rd_delivery *d = t->fresh.head;
-        bq_rd_list_remove(&t->fresh, d);
-        if (d->in.lease_until_ms > 0 && d->in.lease_until_ms <= now) {
+        rd_delivery *d = (rd_delivery *)bq_held_pop(&t->fresh);
+        if (d->held.in.lease_until_ms > 0 && d->held.in.lease_until_ms <= now) {
             bq_rd_delivery_free(d); /* it lapsed while the connection was away: others may have it */
             continue;
         }
-        bq_rd_list_add(&t->taken, d);
-        out[count++] = &d->in;
+        bq_held_add(&t->taken, &d->held);
+        out[count++] = &d->held.in;
     }
     t->fresh_since = now;
     return count;
@@ -261,10 +250,9 @@ static size_t redis_take(void *state, bq_incoming **out, size_t max)
 static void redis_forget(void *state, bq_incoming *in)
 {
     rd_delivery *d = rd_delivery_of(in);
-    d->forgotten = d->settled = true;
-    if (d->detached)
+    if (d->held.detached)
         bq_rd_delivery_free(d); /* perhaps after close and from another thread: the transport is not touched */
-    else if (d->ops == 0)
+    else if (bq_held_forget(&d->held))
         bq_rd_delivery_let_go(state, d);
 }
 

@@ -81,25 +81,15 @@ typedef struct rd_slots {
 /* ---- deliveries --------------------------------------------------------------------------------------------------- */
 
 typedef struct rd_delivery {
-    bq_incoming in;
-    struct rd_delivery *prev, *next;
+    bq_held held;   /* first */
     rd_reply *raw;  /* the element or job as it is stored */
     rd_frame frame; /* list */
     char token[33]; /* list */
     char *member;   /* Laravel: the reserved member where it is not the job */
     size_t member_len;
-    int64_t score;  /* of the reservation; 0: not known for certain */
-    unsigned ops;   /* accepted and not reaped operations that name it */
-    bool settling;  /* a settlement is written: its place in the prefetch is free */
-    bool settled;   /* settled, or forgotten: freed with its last operation */
-    bool detached;  /* its transport has let go of it: `forget` frees it */
-    bool forgotten; /* the runtime has let go of it */
+    int64_t score; /* of the reservation; 0: not known for certain */
+    bool settling; /* a settlement is written: its place in the prefetch is free */
 } rd_delivery;
-
-typedef struct rd_list {
-    rd_delivery *head, *tail;
-    size_t count;
-} rd_list;
 
 /* ---- queues ------------------------------------------------------------------------------------------------------- */
 
@@ -160,7 +150,7 @@ typedef struct rd_transport {
     rd_slots free, queued, done;
     size_t op_count, op_bytes;
 
-    rd_list taken, fresh;
+    bq_held_list taken, fresh;
     size_t settling; /* of `taken` */
     size_t asked;    /* deliveries asked for and not answered */
     int64_t fresh_since;
@@ -199,13 +189,12 @@ size_t bq_rd_reap(void *state, bq_completion *out, size_t max);
 
 static inline rd_delivery *rd_delivery_of(const bq_incoming *in)
 {
-    return in ? in->driver : NULL;
+    return (rd_delivery *)bq_held_of(in);
 }
-void bq_rd_list_add(rd_list *list, rd_delivery *d);
-void bq_rd_list_remove(rd_list *list, rd_delivery *d);
 /* Takes `raw` over, whatever it returns. */
 rd_delivery *bq_rd_delivery_new(rd_transport *t, size_t queue, rd_reply *raw);
 void bq_rd_delivery_free(rd_delivery *d);
+void bq_rd_deliveries_free(bq_held_list *list);
 void bq_rd_delivery_let_go(rd_transport *t, rd_delivery *d);
 
 /* ---- layout.c ----------------------------------------------------------------------------------------------------- */

@@ -223,7 +223,7 @@ static void mark_settling(rd_transport *t, const rd_slots *batch)
 {
     for (const rd_slot *slot = batch->head; slot; slot = slot->next) {
         rd_delivery *d = rd_delivery_of(slot->op->in);
-        if (slot->op->kind == BQ_OP_EXTEND || slot->op->kind == BQ_OP_PUBLISH || d->settling || d->detached)
+        if (slot->op->kind == BQ_OP_EXTEND || slot->op->kind == BQ_OP_PUBLISH || d->settling || d->held.detached)
             continue;
         d->settling = true;
         t->settling++;
@@ -357,28 +357,25 @@ void bq_rd_send_back(rd_transport *t, int64_t now_ms)
     while (t->fresh.count > 0 && may_write(t)) {
         bq_error err;
         size_t queue = t->fresh.tail->in.queue, bytes = 0;
-        rd_list batch = {0};
+        bq_held_list batch = {0};
         rd_script script = rd_laravel(t) ? RD_LARAVEL_SETTLE : RD_LIST_SETTLE;
         rd_expect expect = {.kind = RD_BACK, .queue = queue, .sent_ms = now_ms, .deadline_ms = timeout_at(t, now_ms)};
         settle_head(t, queue, &none);
-        for (rd_delivery *d = t->fresh.tail, *before; d && batch.count < RD_BATCH_OPS && bytes < RD_BATCH_BYTES;
-             d = before) {
-            before = d->prev;
-            if (d->in.queue != queue)
+        for (bq_held *h = t->fresh.tail, *before; h && batch.count < RD_BATCH_OPS && bytes < RD_BATCH_BYTES;
+             h = before) {
+            const rd_delivery *d = (const rd_delivery *)h;
+            before = h->prev;
+            if (h->in.queue != queue)
                 continue;
             bq_rd_arg_entry(t, &t->args, 'b', d, NULL, 0);
             bytes += d->raw->count;
-            bq_rd_list_remove(&t->fresh, d);
-            bq_rd_list_add(&batch, d);
+            bq_held_remove(&t->fresh, h);
+            bq_held_add(&batch, h);
         }
-        expect.items = batch.head;
+        expect.items = batch;
         if (bq_rd_send_script(t, script, &expect, &err) == BQ_OK)
             continue;
-        while (batch.head) { /* not written: they lapse */
-            rd_delivery *d = batch.head;
-            bq_rd_list_remove(&batch, d);
-            bq_rd_delivery_free(d);
-        }
+        bq_rd_deliveries_free(&batch); /* not written: they lapse */
         return;
     }
 }

@@ -61,7 +61,7 @@ rd_slot *bq_rd_slot_take(rd_transport *t, bq_op *op)
     t->op_bytes += slot->bytes;
     rd_delivery *d = rd_delivery_of(op->in);
     if (d)
-        d->ops++;
+        d->held.ops++;
     return slot;
 }
 
@@ -77,12 +77,12 @@ void bq_rd_slot_decide(rd_transport *t, rd_slot *slot, bq_status status, const b
     if (status != BQ_OK && err && (slot->error = bq_malloc(sizeof(*err))))
         *slot->error = *err;
     if (d && status == BQ_LOST)
-        d->in.lease_lost = true;
+        d->held.in.lease_lost = true;
     if (d && slot->op->kind == BQ_OP_EXTEND && status == BQ_UNKNOWN)
         d->score = 0; /* it may have a new one */
     if (d && settles(slot->op->kind)) {
         if (status == BQ_OK || status == BQ_LOST) {
-            d->settled = true;
+            d->held.settled = true;
         } else if (d->settling) { /* it is in our hands still */
             d->settling = false;
             t->settling--;
@@ -134,39 +134,13 @@ size_t bq_rd_reap(void *state, bq_completion *out, size_t max)
         bq_free(slot->error);
         slot->error = NULL;
         bq_rd_slots_push(&t->free, slot);
-        if (d && --d->ops == 0 && d->settled)
+        if (d && bq_held_reaped(&d->held))
             bq_rd_delivery_let_go(t, d);
     }
     return count;
 }
 
 /* ---- deliveries ------------------------------------------------------------------------------------------------------ */
-
-void bq_rd_list_add(rd_list *list, rd_delivery *d)
-{
-    d->next = NULL;
-    d->prev = list->tail;
-    if (list->tail)
-        list->tail->next = d;
-    else
-        list->head = d;
-    list->tail = d;
-    list->count++;
-}
-
-void bq_rd_list_remove(rd_list *list, rd_delivery *d)
-{
-    if (d->prev)
-        d->prev->next = d->next;
-    else
-        list->head = d->next;
-    if (d->next)
-        d->next->prev = d->prev;
-    else
-        list->tail = d->prev;
-    d->prev = d->next = NULL;
-    list->count--;
-}
 
 rd_delivery *bq_rd_delivery_new(rd_transport *t, size_t queue, rd_reply *raw)
 {
@@ -176,21 +150,21 @@ rd_delivery *bq_rd_delivery_new(rd_transport *t, size_t queue, rd_reply *raw)
         return NULL;
     }
     d->raw = raw;
-    d->in = (bq_incoming){.queue = queue,
-                          .body = bq_rd_text(raw),
-                          .native_count = -1,
-                          .generation = 1,
-                          .position = ++t->position,
-                          .driver = d};
+    d->held.in = (bq_incoming){.queue = queue,
+                               .body = bq_rd_text(raw),
+                               .native_count = -1,
+                               .generation = 1,
+                               .position = ++t->position,
+                               .driver = d};
     if (rd_laravel(t))
         return d;
-    if (bq_rd_frame_read(d->in.body, &d->frame) != BQ_OK) {
+    if (bq_rd_frame_read(d->held.in.body, &d->frame) != BQ_OK) {
         bq_rd_delivery_free(d);
         return NULL;
     }
-    d->in.body = d->frame.body;
-    d->in.props = d->frame.props;
-    d->in.prop_count = d->frame.prop_count;
+    d->held.in.body = d->frame.body;
+    d->held.in.props = d->frame.props;
+    d->held.in.prop_count = d->frame.prop_count;
     return d;
 }
 
@@ -202,15 +176,17 @@ void bq_rd_delivery_free(rd_delivery *d)
     bq_free(d);
 }
 
+void bq_rd_deliveries_free(bq_held_list *list)
+{
+    for (bq_held *h; (h = bq_held_pop(list)) != NULL;)
+        bq_rd_delivery_free((rd_delivery *)h);
+}
+
 /* Out of the transport's hands: freed, or left to the runtime that asked to keep it. */
 void bq_rd_delivery_let_go(rd_transport *t, rd_delivery *d)
 {
-    if (!d->detached) {
-        bq_rd_list_remove(&t->taken, d);
-        if (d->settling)
-            t->settling--;
-        d->detached = true;
-    }
-    if (!d->in.keep || d->forgotten)
+    if (!d->held.detached && d->settling)
+        t->settling--;
+    if (bq_held_let_go(&t->taken, &d->held))
         bq_rd_delivery_free(d);
 }
