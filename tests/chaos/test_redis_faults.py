@@ -55,6 +55,36 @@ def test_a_long_handler_runs_once(new_bq, layout, tmp_path):
     assert len(ran()) == 1 and layout.leftovers() == []
 
 
+def test_the_innocent_beside_a_killer_are_worked(new_bq, list_layout, tmp_path):
+    """Contract 3, crash loops: what a killed worker had merely taken ahead lapses beside the guilty message. At its
+    last chance a message is taken alone, so only the guilty one ends as WorkerLost, and the drain waits for leases."""
+    bq, calls = new_bq(list_layout.url(retry_after="1s")), tmp_path / "calls"
+    publish(bq, 5)
+    handler = f"d=$(cat); echo $d >>{calls}; case $d in *:0}}) kill -9 $PPID;; esac"
+    deaths = 0
+    while (worker := bq.run("work", "-q", "orders", "--exec", handler, "--drain=all", exit=None)).code != 1:
+        assert worker.code == -9, worker
+        deaths += 1
+        assert deaths <= 3
+    seen = [json.loads(line)["n"] for line in calls.read_text().splitlines()]
+    assert deaths == 3 and sorted(seen) == [0, 0, 0, 1, 2, 3, 4]
+    assert [json.loads(record)["data"]["n"] for record in list_layout.ready("orders.dlq")] == [0]
+    assert list_layout.leftovers() == [] and list_layout.ready() == []
+
+
+def test_a_drain_waits_for_what_others_hold(new_bq, layout, tmp_path):
+    """What another worker holds may come back: a drain ends when that is settled as well."""
+    bq, go, ran = new_bq(layout.url()), tmp_path / "go", tmp_path / "ran"
+    publish(bq, 1)
+    slow = bq.start("work", "-q", "orders", "--max", 1, "--exec", f"while [ ! -e {go} ]; do sleep 0.05; done; exit 1")
+    until(layout.reserved, 10, "its reservation")
+    drain = bq.start("work", "-q", "orders", "--drain", "--exec", f"echo x >>{ran}")
+    go.touch()
+    slow.wait(0)
+    drain.wait(0)
+    assert ran.read_text() == "x\n", "it was retried before the drain ended"
+
+
 def test_a_message_that_kills_its_worker_ends_on_the_dead_letter_queue(new_bq, layout, tmp_path):
     """sidekiq#4633: lapses are counted; at the limit it is buried without a handler. The body's attempts stay on the
     list layout (7.1)."""

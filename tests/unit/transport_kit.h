@@ -34,6 +34,7 @@ enum {
     KIT_EMPTY_BODY = 1 << 5,
     KIT_KEEPS_PLACE = 1 << 7,  /* what was delayed comes before what was published after it became due */
     KIT_EARLY_SECOND = 1 << 8, /* delays count in whole seconds and may end up to one early (Laravel's layout) */
+    KIT_LAST_ALONE = 1 << 9,   /* a message at its last chance is taken alone */
     KIT_LOCAL = 1 << 6,        /* no network: an operation past its deadline is known not to be done */
 };
 

@@ -153,19 +153,30 @@ static void reserve_failed(rd_transport *t, rd_sub *sub, bq_str text, int64_t no
 }
 
 /* Where the answers of both layouts begin to list what was reserved. */
-#define FIRST_ITEM 5
+#define FIRST_ITEM 6
 
-static void note_state(rd_sub *sub, const rd_reply *reply, size_t got, int64_t now_ms)
+static void note_state(rd_transport *t, rd_sub *sub, const rd_reply *reply, size_t got, int64_t now_ms)
 {
+    bool waits = bq_rd_int_at(reply, 5, 0) == 1;
+    size_t index = (size_t)(sub - t->subs) + 1;
     int64_t server = bq_rd_int_at(reply, 0, 0), left = bq_rd_int_at(reply, 1, 0), due = bq_rd_int_at(reply, 2, -1);
     sub->empty = left == 0;
     sub->parked = bq_rd_int_at(reply, 4, -1);
+    /* What is ours is among them, so they are the others' only while we have none. */
+    sub->others = t->taken.count + t->fresh.count > 0 ? -1 : bq_rd_int_at(reply, 3, -1);
+    sub->seen_ms = now_ms;
+    if (waits) {
+        t->yields = index;
+        t->yield_until = bq_deadline(now_ms, RD_YIELD_MS);
+    } else if (t->yields == index) {
+        t->yields = 0;
+    }
     /* More than a lease or a delay away is no different from a look later. */
     sub->due_ms = due < 0 ? BQ_NEVER : due * 1000 <= server ? now_ms : bq_deadline(now_ms, due * 1000 - server);
     sub->look_at = bq_deadline(now_ms, RD_LOOK_MS + RD_LOOK_MS / 2);
     sub->maybe = left > 0;
     /* Jobs that have to wait for their like: a sorted set holds only one of them (contract 7.2). */
-    if (got == 0 && sub->maybe)
+    if (got == 0 && sub->maybe && !waits)
         sub->reserve_at = bq_deadline(now_ms, RD_PAUSE_MS);
 }
 
@@ -187,12 +198,14 @@ static void reserved(rd_transport *t, const rd_expect *expect, rd_reply *reply, 
         t->fresh_since = now_ms;
     for (size_t at = FIRST_ITEM; at + 1 < reply->count; at += 2, got++) {
         rd_delivery *d = bq_rd_delivery_read(t, reply, at, got, expect);
+        if (d && d->held.in.lapses > 0 && (int64_t)d->held.in.lapses + 1 == t->config->max_attempts)
+            t->alone = true;
         if (d)
             bq_held_add(&t->fresh, &d->held);
         else /* no memory to keep it: its lease runs out */
             bq_log(&t->host->logger, BQ_LOG_WARN, "redis: a reservation could not be kept and lapses");
     }
-    note_state(sub, reply, got, now_ms);
+    note_state(t, sub, reply, got, now_ms);
 }
 
 static void gave_back(rd_transport *t, const rd_expect *expect, const rd_reply *reply)

@@ -73,6 +73,7 @@ static void drop_connections(rd_transport *t)
     bq_rd_conn_close(&t->sentinel);
     t->drops++;
     t->asked = 0;
+    t->yields = 0;
     for (size_t i = 0; i < t->waiter_count; i++) {
         bq_rd_conn_close(&t->waiters[i].conn);
         t->waiters[i].waiting = false;

@@ -400,14 +400,21 @@ static void redis_service(void *state, const struct pollfd *fds, size_t count)
 static bool redis_idle(void *state, bool all)
 {
     rd_transport *t = state;
-    if (all)
-        t->count_parked = true;
+    t->drains = all ? 2 : 1;
     if (t->state != RD_UP || t->taken.count > 0 || t->fresh.count > 0 || t->op_count > 0)
         return false;
     for (size_t i = 0; i < t->sub_count; i++) {
-        const rd_sub *sub = &t->subs[i];
-        if (sub->maybe || sub->reserving || !sub->empty || (all && sub->parked != 0))
+        rd_sub *sub = &t->subs[i];
+        if (sub->maybe || sub->reserving || !sub->empty)
             return false;
+        if (sub->others == 0 && (!all || sub->parked == 0))
+            continue;
+        /* What others hold may come back. What is not known yet is asked for at once. */
+        if (sub->others < 0 || (all && sub->parked < 0))
+            sub->look_at = 0;
+        else if (sub->others > 0)
+            sub->look_at = sooner(sub->look_at, bq_deadline(sub->seen_ms, RD_OTHERS_MS));
+        return false;
     }
     return true;
 }

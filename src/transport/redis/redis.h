@@ -36,6 +36,10 @@
 #define RD_BLOCKED_MS 1000
 #define RD_PAUSE_MS 100
 #define RD_GATHER_MS 2
+/* A message that is to be taken alone is looked at again so often while something else is in hand, */
+#define RD_YIELD_MS 500
+/* and a queue whose drain waits for what others hold. */
+#define RD_OTHERS_MS 200
 #define RD_LAPSES_MIN_S 86400
 
 typedef struct rd_options {
@@ -104,7 +108,9 @@ typedef struct rd_sub {
     bool maybe;     /* there may be something to reserve */
     bool reserving; /* asked, not yet answered */
     bool empty;     /* as of the last answer nothing was ready, and nothing of ours came since */
-    int64_t parked; /* delayed ones; -1: unknown */
+    int64_t parked; /* delayed ones, so many were found; -1: unknown */
+    int64_t others; /* reserved by others, with an end, so many were found; -1: unknown */
+    int64_t seen_ms;
     int64_t due_ms; /* when something becomes due by itself; BQ_NEVER: nothing known */
     int64_t look_at;
     int64_t reserve_at; /* not before */
@@ -153,6 +159,9 @@ typedef struct rd_transport {
     bq_held_list taken, fresh;
     size_t settling; /* of `taken` */
     size_t asked;    /* deliveries asked for and not answered */
+    bool alone;      /* what is in hand is at its last chance: nothing is reserved beside it */
+    size_t yields;   /* 1 + the sub whose next message waits until nothing is in hand; 0: none */
+    int64_t yield_until;
     int64_t fresh_since;
     size_t want;
     int64_t position;
@@ -161,7 +170,7 @@ typedef struct rd_transport {
     size_t sub_count, next_sub;
     rd_waiter *waiters;
     size_t waiter_count;
-    bool count_parked;
+    int drains; /* 1: somebody waits until nothing is ready or in hand, 2: nor delayed */
     int64_t reserved_at;
 
     rd_args args;

@@ -175,8 +175,11 @@ const rd_reply *bq_rd_at(const rd_reply *reply, size_t index)
 
 int64_t bq_rd_int_at(const rd_reply *reply, size_t index, int64_t otherwise)
 {
+    static const int64_t most = INT64_C(1) << 53;
     const rd_reply *item = bq_rd_at(reply, index);
-    return item && item->type == RD_INTEGER ? item->integer : otherwise;
+    if (!item || item->type != RD_INTEGER)
+        return otherwise;
+    return item->integer > most ? most : item->integer < -most ? -most : item->integer;
 }
 
 rd_reply *bq_rd_take_at(rd_reply *reply, size_t index)

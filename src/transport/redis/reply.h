@@ -31,7 +31,8 @@ void bq_rd_reply_free(rd_reply *reply);
 bq_str bq_rd_text(const rd_reply *reply);
 /* The element at `index` of an array; NULL when there is none. */
 const rd_reply *bq_rd_at(const rd_reply *reply, size_t index);
-/* The integer at `index`; `otherwise` when there is none. */
+/* The integer at `index`; `otherwise` when there is none. Kept within what Lua counts exactly, 2^53, a thousand times of
+ * which fits still. */
 int64_t bq_rd_int_at(const rd_reply *reply, size_t index, int64_t otherwise);
 /* Takes the string at `index` out of its array: the caller frees it. NULL when there is none. */
 rd_reply *bq_rd_take_at(rd_reply *reply, size_t index);

@@ -271,15 +271,22 @@ void bq_rd_expire(rd_transport *t, int64_t now_ms)
 
 /* ---- reserving -------------------------------------------------------------------------------------------------------- */
 
+/* What will still be there when the settlements that are written have been carried out. */
+static size_t in_hand(const rd_transport *t)
+{
+    return t->taken.count - t->settling + t->fresh.count;
+}
+
 size_t bq_rd_room(const rd_transport *t)
 {
-    size_t used = t->taken.count - t->settling + t->fresh.count + t->asked;
+    size_t used = in_hand(t) + t->asked;
     return used < t->config->prefetch ? t->config->prefetch - used : 0;
 }
 
 static bool wants(const rd_transport *t)
 {
-    return t->state == RD_UP && t->sub_count > 0 && t->want > 0 && bq_rd_room(t) > 0 && !t->closing;
+    bool beside = t->alone && in_hand(t) > 0;
+    return t->state == RD_UP && t->sub_count > 0 && t->want > 0 && bq_rd_room(t) > 0 && !beside && !t->closing;
 }
 
 static bool reservable(const rd_transport *t, const rd_sub *sub, int64_t now_ms)
@@ -291,11 +298,11 @@ static bool reservable(const rd_transport *t, const rd_sub *sub, int64_t now_ms)
 /* While others are being worked, a little patience makes one reservation of several. */
 static bool gathers(const rd_transport *t, int64_t now_ms)
 {
-    size_t in_hand = t->taken.count - t->settling + t->fresh.count;
-    return in_hand > 0 && bq_rd_room(t) * 4 < t->config->prefetch && now_ms - t->reserved_at < RD_GATHER_MS;
+    return in_hand(t) > 0 && bq_rd_room(t) * 4 < t->config->prefetch && now_ms - t->reserved_at < RD_GATHER_MS;
 }
 
-static void reserve(rd_transport *t, size_t index, size_t count, int64_t now_ms)
+/* `beside`: a message at its last chance would not be alone in our hands. */
+static void reserve(rd_transport *t, size_t index, size_t count, bool beside, int64_t now_ms)
 {
     rd_sub *sub = &t->subs[index];
     rd_args *args = &t->args;
@@ -315,21 +322,47 @@ static void reserve(rd_transport *t, size_t index, size_t count, int64_t now_ms)
     bq_rd_arg_int(args, RD_SWEEP_MAX);
     if (!rd_laravel(t)) {
         bq_rd_arg_int(args, lapses > RD_LAPSES_MIN_S ? lapses : RD_LAPSES_MIN_S);
-        bq_rd_arg_int(args, t->count_parked);
+        bq_rd_arg_int(args, t->drains);
+        bq_rd_arg_int(args, t->config->max_attempts > 1 ? t->config->max_attempts - 1 : 0);
+        bq_rd_arg_int(args, beside);
     }
     if (bq_rd_send_script(t, rd_laravel(t) ? RD_LARAVEL_RESERVE : RD_LIST_RESERVE, &expect, &err) != BQ_OK) {
         sub->reserve_at = bq_deadline(now_ms, RD_PAUSE_MS);
         return;
     }
     sub->reserving = true;
+    t->alone = false;
     t->asked += count;
     t->reserved_at = now_ms;
+}
+
+static size_t share_of(size_t room)
+{
+    return room < RD_RESERVE_MAX ? room : RD_RESERVE_MAX;
+}
+
+/* When the queue whose next message is to be taken alone is asked again: when nothing is in hand, or after a while,
+ * since somebody else may have taken that message. */
+static int64_t yields_until(const rd_transport *t, int64_t now_ms)
+{
+    const rd_sub *sub = &t->subs[t->yields - 1];
+    if (t->asked > 0)
+        return BQ_NEVER;
+    int64_t until = in_hand(t) > 0 ? t->yield_until : now_ms;
+    return until > sub->reserve_at ? until : sub->reserve_at;
 }
 
 static void reserve_all(rd_transport *t, int64_t now_ms)
 {
     size_t candidates = 0;
-    if (!wants(t) || gathers(t, now_ms))
+    if (!wants(t))
+        return;
+    if (t->yields) {
+        if (yields_until(t, now_ms) <= now_ms && may_write(t))
+            reserve(t, t->yields - 1, share_of(bq_rd_room(t)), in_hand(t) > 0, now_ms);
+        return;
+    }
+    if (gathers(t, now_ms))
         return;
     for (size_t i = 0; i < t->sub_count; i++)
         candidates += reservable(t, &t->subs[i], now_ms);
@@ -343,7 +376,7 @@ static void reserve_all(rd_transport *t, int64_t now_ms)
             return;
         }
         size_t share = (room + candidates - 1) / candidates;
-        reserve(t, index, share < RD_RESERVE_MAX ? share : RD_RESERVE_MAX, now_ms);
+        reserve(t, index, share_of(share), in_hand(t) + t->asked > 0 || candidates > 1, now_ms);
         candidates--;
     }
 }
@@ -530,6 +563,8 @@ int64_t bq_rd_send_due(rd_transport *t, int64_t now_ms)
             due = sooner(due, t->subs[i].adopt_at);
     if (!wants(t) || !may_write(t))
         return due;
+    if (t->yields)
+        return sooner(due, yields_until(t, now_ms));
     for (size_t i = 0; i < t->sub_count; i++) {
         const rd_sub *sub = &t->subs[i];
         if (sub->reserving)

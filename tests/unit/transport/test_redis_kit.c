@@ -12,7 +12,7 @@ int main(void)
                                .place = redis_place,
                                .lease_option = "retry_after",
                                .lease_min_ms = 2000,
-                               .traits = KIT_EMPTY_BODY | KIT_FIFO | KIT_SHARED | KIT_GIVES_BACK};
+                               .traits = KIT_EMPTY_BODY | KIT_FIFO | KIT_SHARED | KIT_GIVES_BACK | KIT_LAST_ALONE};
 #if KIT_STRIPPED
     return kit_run_stripped(&broker, "redis kit", "redis-bare");
 #else

@@ -21,7 +21,7 @@ int main(void)
                          .done = scratch_clear,
                          .lease_option = "retry_after",
                          .traits = KIT_NULL_BODY | KIT_EMPTY_BODY | KIT_TYPED_PROPS | KIT_FIFO | KIT_KEEPS_PLACE |
-                                   KIT_SHARED | KIT_GIVES_BACK | KIT_LOCAL};
+                                   KIT_SHARED | KIT_GIVES_BACK | KIT_LAST_ALONE | KIT_LOCAL};
 #if KIT_STRIPPED
     return kit_run_stripped(&broker, "sqlite kit", "sqlite-bare");
 #else

@@ -1,8 +1,8 @@
 -- Contract 7.2, Reserve: what is due goes back to ready, then up to ARGV[2] jobs are reserved.
 -- KEYS  ready, reserved, delayed, notify
 -- ARGV  retry_after in seconds or +inf, how many, bytes at most, members to migrate at most
--- Reply {now in ms, jobs left, earliest score or -1, reserved, delayed, job, how, job, how...}; how the reserved member
---       is made: 0: it is the job, 1: with its last digits raised by one, else the member itself
+-- Reply {now in ms, jobs left, earliest score or -1, reserved with an end, delayed, 0, job, how, job, how...}; how the
+--       reserved member is made: 0: it is the job, 1: with its last digits raised by one, else the member itself
 local time = redis.call('TIME')
 local now = tonumber(time[1])
 
@@ -83,5 +83,5 @@ if earliest > 1e15 then
 end
 return {
     now * 1000 + math.floor(tonumber(time[2]) / 1000), redis.call('LLEN', KEYS[1]), math.floor(earliest),
-    redis.call('ZCARD', KEYS[2]), redis.call('ZCARD', KEYS[3]), unpack(got),
+    redis.call('ZCOUNT', KEYS[2], '-inf', '(inf'), redis.call('ZCARD', KEYS[3]), 0, unpack(got),
 }

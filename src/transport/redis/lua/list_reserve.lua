@@ -1,8 +1,10 @@
 -- Contract 7.1, Reserve: first what lapsed goes back, then up to ARGV[2] elements are reserved.
 -- KEYS  queue, processing, deadlines, lapses
 -- ARGV  retry_after in seconds or +inf, how many, bytes at most, 24 hex digits that begin the tokens, members to sweep
---       at most, seconds that lapse counts are kept, 1: count what is parked when nothing is left
--- Reply {now in ms, elements left, earliest deadline or -1, members, parked or -1, element, lapses, element, lapses...}
+--       at most, seconds that lapse counts are kept, when nothing is left 1: look for what is reserved, 2: for that or
+--       what is parked, lapses of a message at its last chance (0: none is), 1: the consumer has others in hand
+-- Reply {now in ms, elements left, earliest deadline or -1, found reserved with an end or -1, found parked or -1, 1: a
+--       message at its last chance waits, element, lapses, element, lapses...}
 local time = redis.call('TIME')
 local now = tonumber(time[1])
 local lapsed = false
@@ -33,10 +35,22 @@ local deadline = ARGV[1]
 if deadline ~= '+inf' then
     deadline = now + tonumber(deadline)
 end
-local got, bytes = {}, 0
+local got, bytes, waits = {}, 0, 0
+local last, alone = tonumber(ARGV[8]), false
 for i = 1, tonumber(ARGV[2]) do
-    if bytes >= tonumber(ARGV[3]) then
+    if bytes >= tonumber(ARGV[3]) or alone then
         break
+    end
+    local lapses = 0
+    if counted then
+        local head = redis.call('LINDEX', KEYS[1], 0)
+        lapses = head and tonumber(redis.call('HGET', KEYS[4], redis.sha1hex(head)) or 0) or 0
+        -- Contract 3, crash loops: taken alone, so that what a killed worker had merely taken ahead is not blamed.
+        alone = lapses > 0 and lapses == last
+        if alone and (ARGV[9] == '1' or i > 1) then
+            waits = 1
+            break
+        end
     end
     local raw = redis.call('LMOVE', KEYS[1], KEYS[2], 'LEFT', 'RIGHT')
     if not raw then
@@ -44,7 +58,7 @@ for i = 1, tonumber(ARGV[2]) do
     end
     redis.call('ZADD', KEYS[3], deadline, string.format('%s%08x:', ARGV[4], i) .. raw)
     got[#got + 1] = raw
-    got[#got + 1] = counted and tonumber(redis.call('HGET', KEYS[4], redis.sha1hex(raw)) or 0) or 0
+    got[#got + 1] = lapses
     bytes = bytes + #raw
 end
 
@@ -54,16 +68,23 @@ local earliest = -1
 if first and first ~= 'inf' then
     earliest = math.floor(tonumber(first))
 end
-local members = redis.call('ZCARD', KEYS[3])
-local parked = -1
-if members == 0 then
-    parked = 0
-elseif ARGV[7] == '1' and left == 0 then
-    parked = 0
-    for _, member in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
-        if string.sub(member, 1, 8) == '00000000' then
-            parked = parked + 1
+local reserved, parked = -1, -1
+if not first then
+    reserved, parked = 0, 0
+elseif ARGV[7] ~= '0' and left == 0 then
+    reserved, parked = 0, 0
+    local from = 0
+    -- Page by page, and only until what was looked for is found: many may be parked.
+    repeat
+        local page = redis.call('ZRANGE', KEYS[3], from, from + 99, 'WITHSCORES')
+        for at = 1, #page, 2 do
+            if string.sub(page[at], 1, 8) == '00000000' then
+                parked = parked + 1
+            elseif page[at + 1] ~= 'inf' then
+                reserved = reserved + 1
+            end
         end
-    end
+        from = from + 100
+    until #page < 200 or reserved > 0 or (parked > 0 and ARGV[7] == '2')
 end
-return {now * 1000 + math.floor(tonumber(time[2]) / 1000), left, earliest, members, parked, unpack(got)}
+return {now * 1000 + math.floor(tonumber(time[2]) / 1000), left, earliest, reserved, parked, waits, unpack(got)}
