@@ -2,6 +2,7 @@
 retries and dead-letters it, takes over what the other abandoned, redrives what the other buried."""
 
 import json
+import re
 
 import pytest
 from babelqueue import BabelQueue, EnvelopeCodec
@@ -137,11 +138,11 @@ def test_poison_records_are_the_peers_bytes(new_bq, layout, dlq):
     theirs = layout.ready("orders.dlq")
     assert len(ours) == len(theirs) == len(POISON)
 
+    # What the contract leaves to each side: when, in which language, and how a parser puts what is wrong.
     def fixed(record):
-        said = json.loads(record)
-        block = said["dead_letter"]
-        block["failed_at"], block["lang"], block["error"] = 0, "", block["error"].split(":")[0]
-        return json.dumps(said)
+        record = re.sub(rb'"failed_at":\d+', b'"failed_at":0', record)
+        record = re.sub(rb'"lang":"(c|python)"}}$', b'"lang":""}}', record)
+        return re.sub(rb'("error":"[^":\\]*)(?:[^"\\]|\\.)*"', rb'\1"', record)
 
     assert sorted(map(fixed, ours)) == sorted(map(fixed, theirs))
 
