@@ -319,6 +319,28 @@ def test_failover_under_sentinel(new_bq, sentinels, tmp_path):
     worker.stop()
 
 
+@pytest.mark.slow
+def test_what_a_failover_can_lose(new_bq, sentinels):
+    """Replication is asynchronous: the newest messages that the old master had confirmed and not passed on are gone, the
+    youngest first. Nothing older is, and nothing that the replica had acknowledged."""
+    master, replica, watchers = sentinels
+    hosts = ",".join(f"127.0.0.1:{w.port}" for w in watchers)
+    bq = new_bq(f"redis+sentinel://{hosts}/0?master=shop&reconnect_max=500ms&timeout=3s")
+    safe = publish(bq, 50)
+    assert master.client().execute_command("WAIT", 1, 5000) == 1
+    replica.freeze()
+    bulk = "".join('{"n":%d,"text":"%s"}\n' % (n, "x" * 100000) for n in range(200))  # more than the kernel keeps for it
+    tail = bq.run("publish", "-q", "orders", URN, "--lines", input=bulk).out.decode().split()
+    assert len(tail) == 200
+    master.kill()
+    replica.thaw()
+    until(lambda: replica.client().info("replication")["role"] == "master", 60, "the failover")
+    ran = bq.run("work", "-q", "orders", "--exec", 'echo "$BQ_ID"', "--drain", timeout=60).out.decode().split()
+    assert ran[:50] == safe, "what the replica had acknowledged is there"
+    assert ran[50:] == tail[: len(ran) - 50], "of the rest the oldest"
+    assert len(ran) < 250, "this failover lost nothing: it shows nothing"
+
+
 def test_a_server_that_becomes_a_replica_is_left(new_bq, server, tmp_path):
     """READONLY closes the connection; once it is a master again, everything goes on."""
     one = server()
