@@ -361,10 +361,11 @@ def test_a_server_that_becomes_a_replica_is_left(new_bq, server, tmp_path):
 
 @pytest.mark.slow
 def test_kills_lose_nothing(new_bq, layout, tmp_path):
-    """Mixed workers, of ours and the peer's, are killed over and over: every message is handled, none is left."""
-    rounds, count = build.scale("BQ_KILL_ROUNDS", 6), build.scale("BQ_KILL_MESSAGES", 3000)
+    """Mixed workers, of ours and the peer's, are killed over and over, each time in the middle of a new share of the
+    messages: every message is handled, none is left."""
+    rounds, count = build.scale("BQ_KILL_ROUNDS", 20), build.scale("BQ_KILL_MESSAGES", 100000)
     bq = new_bq(layout.url(retry_after="1s"))
-    ids = publish(bq, count)
+    ids = []
     peer = tmp_path / "peer.py"
     peer.write_text(
         "import sys\nfrom babelqueue import BabelQueue\nfrom babelqueue.redis_transport import RedisTransport\n"
@@ -400,12 +401,12 @@ def test_kills_lose_nothing(new_bq, layout, tmp_path):
     try:
         workers = [start(n) for n in range(3)]
         for round in range(rounds):
-            seen = len(ran())
-            if seen < count:
-                until(lambda: len(ran()) > seen or len(ran()) >= count, 30, "work")
+            share = publish(bq, count // rounds)
+            ids += share
+            until(lambda: not ran().isdisjoint(share), 60, "work on the new share")
             workers[round % 3].kill()
             workers[round % 3] = start(len(outputs) + (round % 3 - len(outputs)) % 3)
-        until(lambda: ran() >= set(ids), 60, lambda: f"all: {len(ran())} of {count}")
+        until(lambda: ran() >= set(ids), 120, lambda: f"all: {len(ran())} of {len(ids)}")
         until(lambda: layout.leftovers() == [] and layout.ready() == [], 20, "nothing left")
         assert layout.ready("orders.dlq") == []
     finally:
