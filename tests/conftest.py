@@ -42,6 +42,23 @@ def redis_server(tmp_path_factory):
     server.stop()
 
 
+@pytest.fixture
+def server(tmp_path):
+    """Makes Redis servers of the test's own, to be mistreated."""
+    from support.redisserver import Server
+
+    made = []
+
+    def make(*options, **more):
+        one = Server(tmp_path / f"redis-{len(made)}", *options, **more)
+        made.append(one)
+        return one.start()
+
+    yield make
+    for one in made:
+        one.stop()
+
+
 @pytest.fixture(params=["list", "laravel"])
 def layout(request, redis_server):
     """An empty database in each of the two layouts."""

@@ -1,43 +1,13 @@
 """Redis under fire: what the field reported (trackers are named), servers that freeze, restart, run full, change roles."""
 
 import json
-import shlex
 import time
 
 import pytest
 
 from support import build
-from support.redisserver import Layout, Server, free_port
+from support.redisserver import URN, Layout, free_port, log_ids, publish
 from support.wait import until
-
-URN = "urn:babel:orders:created"
-
-
-@pytest.fixture
-def server(tmp_path):
-    """A server of the test's own, to be mistreated."""
-    made = []
-
-    def make(*options, **more):
-        one = Server(tmp_path / f"redis-{len(made)}", *options, **more)
-        made.append(one)
-        return one.start()
-
-    yield make
-    for one in made:
-        one.stop()
-
-
-def log_ids(path):
-    """A handler that notes the id of each message it runs for, and its file's reader."""
-    command = f"printf '%s\\n' \"$BQ_ID\" >>{shlex.quote(str(path))}"
-    return command, lambda: path.read_text().split() if path.exists() else []
-
-
-def publish(bq, count, queue="orders"):
-    lines = "".join(f'{{"n":{n}}}\n' for n in range(count))
-    return bq.run("publish", "-q", queue, URN, "--lines", input=lines).out.decode().split()
-
 
 # ---- leases ---------------------------------------------------------------------------------------------------------------
 

@@ -9,33 +9,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from support.redisserver import Server, binary, free_port
+from support.redisserver import URN, binary, free_port, log_ids, publish
 from support.wait import until
-
-URN = "urn:babel:orders:created"
-
-
-@pytest.fixture
-def server(tmp_path):
-    made = []
-
-    def make(*options, **more):
-        one = Server(tmp_path / f"redis-{len(made)}", *options, **more)
-        made.append(one)
-        return one.start()
-
-    yield make
-    for one in made:
-        one.stop()
-
-
-def publish(bq, count):
-    lines = "".join(f'{{"n":{n}}}\n' for n in range(count))
-    return bq.run("publish", "-q", "orders", URN, "--lines", input=lines).out.decode().split()
-
-
-def noting(path):
-    return f"echo $BQ_ID >>{path}", lambda: path.read_text().split() if path.exists() else []
 
 
 def test_a_server_that_is_loading(new_bq, server, tmp_path):
@@ -47,7 +22,7 @@ def test_a_server_that_is_loading(new_bq, server, tmp_path):
     one.client().save()
     one.kill()
     one.options += ["--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024"]
-    note, ran = noting(tmp_path / "ran")
+    note, ran = log_ids(tmp_path / "ran")
     one.answers = lambda: True
     one.start()
     until(lambda: loading(one), 20, "a server that loads")
@@ -73,7 +48,7 @@ def test_a_server_that_is_busy_with_a_script(new_bq, server, tmp_path):
     """BUSY: somebody's script runs on and on. Nothing of ours was done; when it was killed all goes on."""
     one = server("--busy-reply-threshold", "50")
     bq = new_bq(one.url())
-    note, ran = noting(tmp_path / "ran")
+    note, ran = log_ids(tmp_path / "ran")
     worker = bq.start("work", "-q", "orders", "--exec", note)
     until(lambda: len(one.client().client_list()) >= 2, 10, "the worker")
     endless = threading.Thread(target=run_for_ever, args=(one,))
@@ -109,7 +84,7 @@ def test_a_replica_without_its_master(new_bq, server, tmp_path):
     one.client().replicaof("127.0.0.1", free_port())
     done = bq.run("stats", "-q", "orders", "--timeout", "1s", exit=None, timeout=20)
     assert done.code in (69, 75) and (b"MASTERDOWN" in done.err or b"replica" in done.err)
-    note, ran = noting(tmp_path / "ran")
+    note, ran = log_ids(tmp_path / "ran")
     worker = bq.start("work", "-q", "orders", "--exec", note)
     worker.until_err(rb"MASTERDOWN|replica", 20)
     one.client().replicaof("NO", "ONE")

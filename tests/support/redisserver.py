@@ -1,6 +1,7 @@
-"""Redis servers of a test's own, and the files of the layouts (contract 7.1, 7.2) as a peer reads them."""
+"""Redis servers of a test's own, the files of the layouts (contract 7.1, 7.2) as a peer reads them, and messages to work."""
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -20,6 +21,21 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+URN = "urn:babel:orders:created"
+
+
+def publish(bq, count, queue="orders"):
+    """That many messages; their ids."""
+    lines = "".join(f'{{"n":{n}}}\n' for n in range(count))
+    return bq.run("publish", "-q", queue, URN, "--lines", input=lines).out.decode().split()
+
+
+def log_ids(path):
+    """A handler that notes the id of each message it runs for, and its file's reader."""
+    command = f"printf '%s\\n' \"$BQ_ID\" >>{shlex.quote(str(path))}"
+    return command, lambda: path.read_text().split() if path.exists() else []
 
 
 class Server:
