@@ -152,9 +152,6 @@ static void reserve_failed(rd_transport *t, rd_sub *sub, bq_str text, int64_t no
         bq_log(&t->host->logger, BQ_LOG_WARN, "redis: %s", err.text);
 }
 
-/* Where the answers of both layouts begin to list what was reserved. */
-#define FIRST_ITEM 6
-
 static void note_state(rd_transport *t, rd_sub *sub, const rd_reply *reply, size_t got, int64_t now_ms)
 {
     bool waits = bq_rd_int_at(reply, 5, 0) == 1;
@@ -196,7 +193,7 @@ static void reserved(rd_transport *t, const rd_expect *expect, rd_reply *reply, 
     }
     if (t->fresh.count == 0)
         t->fresh_since = now_ms;
-    for (size_t at = FIRST_ITEM; at + 1 < reply->count; at += 2, got++) {
+    for (size_t at = RD_FIRST_ITEM; at + 1 < reply->count; at += 2, got++) {
         rd_delivery *d = bq_rd_delivery_read(t, reply, at, got, expect);
         if (d && d->held.in.lapses > 0 && (int64_t)d->held.in.lapses + 1 == t->config->max_attempts)
             t->alone = true;

@@ -141,6 +141,7 @@ void bq_rd_arg_entry(rd_transport *t, rd_args *args, char verb, const rd_deliver
     } else {
         bq_rd_arg(args, (bq_str){d->token, 32});
         bq_rd_arg(args, bq_rd_text(d->raw));
+        bq_rd_arg_int(args, d->place);
     }
     if (verb == 't' || verb == 'd')
         bq_rd_arg_element(t, args, out);
@@ -196,6 +197,8 @@ rd_delivery *bq_rd_delivery_read(rd_transport *t, rd_reply *reply, size_t at, si
     bq_rd_lease_from(t, d, expect->sent_ms, bq_rd_int_at(reply, 0, 0));
     if (!rd_laravel(t)) {
         int64_t lapses = bq_rd_int_at(reply, at + 1, 0);
+        int64_t all = bq_rd_int_at(reply, 6, 0), count = (int64_t)(reply->count - RD_FIRST_ITEM) / 2;
+        d->place = (all > count ? all - count : 0) + (int64_t)index + 1;
         (void)snprintf(d->token, sizeof(d->token), "%.24s%08x", expect->token, (unsigned)(index + 1));
         d->held.in.lapses = lapses < 0 ? 0 : lapses > UINT32_MAX ? UINT32_MAX : (uint32_t)lapses;
     } else if (!read_member(d, bq_rd_at(reply, at + 1))) {

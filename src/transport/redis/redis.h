@@ -89,6 +89,7 @@ typedef struct rd_delivery {
     rd_reply *raw;  /* the element or job as it is stored */
     rd_frame frame; /* list */
     char token[33]; /* list */
+    int64_t place;  /* list: among those in processing when it was reserved, from 1 */
     char *member;   /* Laravel: the reserved member where it is not the job */
     size_t member_len;
     int64_t score; /* of the reservation; 0: not known for certain */
@@ -221,6 +222,8 @@ void bq_rd_arg_lease(const rd_transport *t, rd_args *args);
 /* One entry of a settle script. `verb`: a r b t d e; `key`: of the dead letter's target. */
 void bq_rd_arg_entry(rd_transport *t, rd_args *args, char verb, const rd_delivery *d, const bq_outgoing *out,
                      size_t key);
+/* Where the answers of both reserve scripts begin to list what was reserved. */
+#define RD_FIRST_ITEM 7
 /* A reservation that a reserve script answered with; NULL: out of memory. */
 rd_delivery *bq_rd_delivery_read(rd_transport *t, rd_reply *reply, size_t at, size_t index, const rd_expect *expect);
 void bq_rd_lease_from(const rd_transport *t, rd_delivery *d, int64_t sent_ms, int64_t server_ms);

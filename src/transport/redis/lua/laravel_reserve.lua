@@ -83,5 +83,5 @@ if earliest > 1e15 then
 end
 return {
     now * 1000 + math.floor(tonumber(time[2]) / 1000), redis.call('LLEN', KEYS[1]), math.floor(earliest),
-    redis.call('ZCOUNT', KEYS[2], '-inf', '(inf'), redis.call('ZCARD', KEYS[3]), 0, unpack(got),
+    redis.call('ZCOUNT', KEYS[2], '-inf', '(inf'), redis.call('ZCARD', KEYS[3]), 0, 0, unpack(got),
 }

@@ -4,17 +4,23 @@
 --       at most, seconds that lapse counts are kept, when nothing is left 1: look for what is reserved, 2: for that or
 --       what is parked, lapses of a message at its last chance (0: none is), 1: the consumer has others in hand
 -- Reply {now in ms, elements left, earliest deadline or -1, found reserved with an end or -1, found parked or -1, 1: a
---       message at its last chance waits, element, lapses, element, lapses...}
+--       message at its last chance waits, elements in processing, element, lapses, element, lapses...}
 local time = redis.call('TIME')
 local now = tonumber(time[1])
 local lapsed = false
 
+-- To take one out the list is walked, and nobody else is served meanwhile: so many elements and no more.
+local steps = 200000
 local due = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, ARGV[5])
 for _, member in ipairs(due) do
+    if steps <= 0 then
+        break
+    end
     if #member >= 34 and string.byte(member, 33) == 58 then
         local raw = string.sub(member, 34)
         -- Written before anything is removed: without memory it fails here, and nothing has changed.
         redis.call('RPUSH', KEYS[1], raw)
+        steps = steps - (redis.call('LPOS', KEYS[2], raw, 'MAXLEN', 256) or redis.call('LLEN', KEYS[2]))
         if redis.call('LREM', KEYS[2], 1, raw) == 1 then
             if string.sub(member, 1, 8) ~= '00000000' then
                 redis.call('HINCRBY', KEYS[4], redis.sha1hex(raw), 1)
@@ -87,4 +93,7 @@ elseif ARGV[7] ~= '0' and left == 0 then
         from = from + 100
     until #page < 200 or reserved > 0 or (parked > 0 and ARGV[7] == '2')
 end
-return {now * 1000 + math.floor(tonumber(time[2]) / 1000), left, earliest, reserved, parked, waits, unpack(got)}
+return {
+    now * 1000 + math.floor(tonumber(time[2]) / 1000), left, earliest, reserved, parked, waits,
+    redis.call('LLEN', KEYS[2]), unpack(got),
+}
