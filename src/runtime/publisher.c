@@ -151,9 +151,11 @@ static void finish(bq_publisher *p, bq_message **list, size_t count, const bq_co
     pthread_mutex_lock(&p->lock);
     for (size_t i = 0; i < count; i++)
         delist(p, list[i]);
-    if (p->waiting)
-        pthread_cond_broadcast(&p->changed);
+    bool waiting = p->waiting > 0;
     pthread_mutex_unlock(&p->lock);
+    /* Not under the lock: whoever wakes needs it at once. */
+    if (waiting)
+        pthread_cond_broadcast(&p->changed);
     for (size_t i = 0; i < count; i++)
         message_put(p, list[i]);
 }

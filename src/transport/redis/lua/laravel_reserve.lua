@@ -42,9 +42,10 @@ if ARGV[1] ~= '+inf' then
     migrate(KEYS[2])
 end
 
+-- As text: a number would be printed for each command that it is handed to.
 local score = ARGV[1]
 if score ~= '+inf' then
-    score = now + tonumber(score)
+    score = string.format('%.0f', now + tonumber(score))
 end
 local got, bytes, again = {}, 0, 0
 local waiting = redis.call('LLEN', KEYS[1])

@@ -37,9 +37,10 @@ if lapsed then
 end
 
 local counted = redis.call('EXISTS', KEYS[4]) == 1
+-- As text: a number would be printed for each command that it is handed to.
 local deadline = ARGV[1]
 if deadline ~= '+inf' then
-    deadline = now + tonumber(deadline)
+    deadline = string.format('%.0f', now + tonumber(deadline))
 end
 local got, bytes, waits = {}, 0, 0
 local last, alone = tonumber(ARGV[8]), false

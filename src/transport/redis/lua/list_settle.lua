@@ -31,16 +31,17 @@ local function put(raw, delay)
 end
 
 -- Taken out of processing, whose order means nothing; nor does it which of equal elements goes. Near an end the list is
--- walked from there. Deeper in, walking would hold up everybody: where the element still stands at its place, the last
--- one is put there instead. What others took out moved it towards the front; then it is looked for from the nearer end.
+-- walked from there, and what is settled in order stands in front. Deeper in, walking would hold up everybody: where the
+-- element still stands at its place, the last one is put there instead. What others took out moved it towards the front;
+-- then it is looked for from the nearer end.
 local function take_out(raw, place)
     local count = redis.call('LLEN', KEYS[2])
     if place > 256 and count - place > 256 and redis.call('LINDEX', KEYS[2], place - 1) == raw then
         redis.call('LSET', KEYS[2], place - 1, redis.call('RPOP', KEYS[2]))
         return
     end
-    local front = place * 2 <= count or redis.call('LPOS', KEYS[2], raw, 'MAXLEN', 256)
-    redis.call('LREM', KEYS[2], front and 1 or -1, raw)
+    local front = count <= 512 or place * 2 <= count or redis.call('LPOS', KEYS[2], raw, 'MAXLEN', 256)
+    redis.call('LREM', KEYS[2], front and '1' or '-1', raw)
 end
 
 local results = {now}
@@ -48,7 +49,9 @@ local at = 3
 while at <= #ARGV do
     local verb, raw = ARGV[at], ARGV[at + 2]
     local member = ARGV[at + 1] .. ':' .. raw
-    local ours = redis.call('ZSCORE', KEYS[3], member)
+    -- An acknowledge writes nothing that could fail: its removal tells by itself whether it is ours.
+    local ours = verb == 'a' and redis.call('ZREM', KEYS[3], member) == 1
+        or verb ~= 'a' and redis.call('ZSCORE', KEYS[3], member)
     local text, used, over = nil, 4, true
     if verb == 'r' then
         used = 5
@@ -72,8 +75,10 @@ while at <= #ARGV do
     elseif text then
         results[#results + 1] = text
     else
-        if verb ~= 'e' then
+        if verb ~= 'a' and verb ~= 'e' then
             redis.call('ZREM', KEYS[3], member)
+        end
+        if verb ~= 'e' then
             take_out(raw, tonumber(ARGV[at + 3]))
             if counted and over then
                 redis.call('HDEL', KEYS[4], redis.sha1hex(raw))
