@@ -49,15 +49,13 @@ static void abandon(rd_transport *t, const rd_call *call)
             bq_rd_conn_at(&t->main, i)->call = NULL;
 }
 
-/* Sends what stands in t->args and waits for the answer. `script`: RD_SCRIPTS when it is none. */
-static bq_status call(rd_transport *t, rd_script script, int64_t end, rd_reply **reply, bq_error *err)
+bq_status bq_rd_call(rd_transport *t, rd_script script, int64_t end, rd_reply **reply, bq_error *err)
 {
     int64_t now = t->host->now_ms();
     rd_call waited = {.status = BQ_TIMEOUT};
     rd_expect expect = {.kind = RD_CALL, .sent_ms = now, .deadline_ms = end, .call = &waited};
     *reply = NULL;
-    bq_status status = script == RD_SCRIPTS ? bq_rd_conn_send(&t->main, &t->args, &expect, err)
-                                            : bq_rd_send_script(t, script, &expect, err);
+    bq_status status = bq_rd_send_script(t, script, &expect, err);
     if (status != BQ_OK)
         return status;
     while (!waited.done && t->host->now_ms() <= end)
@@ -83,9 +81,9 @@ static bq_status make_keys(rd_transport *t, bq_str queue, admin_keys *keys, bq_e
     bq_buf_init(&dead, 0);
     bq_status status = bq_dead_letter_queue(bq_redis_ops.binding(t->options), queue, &dead);
     if (status == BQ_OK)
-        status = bq_rd_keys_make(t->options, queue, &keys->queue);
+        status = t->layout->keys(t->options, queue, &keys->queue);
     if (status == BQ_OK)
-        status = bq_rd_keys_make(t->options, bq_buf_str(&dead), &keys->dead);
+        status = t->layout->keys(t->options, bq_buf_str(&dead), &keys->dead);
     bq_buf_clear(&dead);
     return status == BQ_OK ? BQ_OK : bq_fail_nomem(err);
 }
@@ -98,76 +96,6 @@ static void clear_keys(admin_keys *keys)
 
 /* ---- stats ---------------------------------------------------------------------------------------------------------- */
 
-/* Parked elements that are not due: in steps, so that the server does other things in between. */
-static bq_status count_parked(rd_transport *t, bq_str deadlines, int64_t end, int64_t *count, bq_error *err)
-{
-    bq_buf cursor;
-    bq_buf_init(&cursor, 0);
-    bq_status status = bq_buf_add_byte(&cursor, '0');
-    *count = 0;
-    while (status == BQ_OK) {
-        rd_reply *reply;
-        bq_rd_arg_script(&t->args, RD_LIST_PARKED, 1);
-        bq_rd_arg(&t->args, deadlines);
-        bq_rd_arg(&t->args, bq_buf_str(&cursor));
-        status = call(t, RD_LIST_PARKED, end, &reply, err);
-        if (status != BQ_OK)
-            break;
-        bq_buf_reset(&cursor);
-        status = bq_buf_add_str(&cursor, bq_rd_text(bq_rd_at(reply, 0)));
-        *count += bq_rd_int_at(reply, 1, 0);
-        bq_rd_reply_free(reply);
-        if (bq_str_equal(bq_buf_str(&cursor), BQ_STR("0")) || cursor.len == 0)
-            break;
-    }
-    bq_buf_clear(&cursor);
-    return status;
-}
-
-static int64_t at_least_0(int64_t value)
-{
-    return value < 0 ? 0 : value;
-}
-
-/* What lapsed or is due counts as ready, which it is for the next consumer. */
-static bq_status list_stats(rd_transport *t, const admin_keys *keys, int64_t end, bq_queue_stats *out, bq_error *err)
-{
-    rd_reply *reply;
-    bq_rd_arg_script(&t->args, RD_LIST_STATS, 5);
-    bq_rd_arg_keys(&t->args, &keys->queue, 3);
-    bq_rd_arg_keys(&t->args, &keys->dead, 2);
-    bq_status status = call(t, RD_LIST_STATS, end, &reply, err);
-    if (status != BQ_OK)
-        return status;
-    int64_t processing = bq_rd_int_at(reply, 1, 0), due = bq_rd_int_at(reply, 2, 0);
-    out->ready = bq_rd_int_at(reply, 0, 0) + due;
-    out->dead = bq_rd_int_at(reply, 3, 0);
-    bq_rd_reply_free(reply);
-    out->delayed = 0;
-    if (processing > 0)
-        status = count_parked(t, keys->queue.key[2], end, &out->delayed, err);
-    out->in_flight = at_least_0(processing - due - out->delayed);
-    return status;
-}
-
-static bq_status laravel_stats(rd_transport *t, const admin_keys *keys, int64_t end, bq_queue_stats *out, bq_error *err)
-{
-    rd_reply *reply;
-    bq_rd_arg_script(&t->args, RD_LARAVEL_STATS, 6);
-    bq_rd_arg_keys(&t->args, &keys->queue, 3);
-    bq_rd_arg_keys(&t->args, &keys->dead, 3);
-    bq_status status = call(t, RD_LARAVEL_STATS, end, &reply, err);
-    if (status != BQ_OK)
-        return status;
-    int64_t lapsed = t->options->retry_after_ms < 0 ? 0 : bq_rd_int_at(reply, 2, 0), due = bq_rd_int_at(reply, 4, 0);
-    out->ready = bq_rd_int_at(reply, 0, 0) + lapsed + due;
-    out->in_flight = bq_rd_int_at(reply, 1, 0) - lapsed;
-    out->delayed = bq_rd_int_at(reply, 3, 0) - due;
-    out->dead = bq_rd_int_at(reply, 5, 0);
-    bq_rd_reply_free(reply);
-    return BQ_OK;
-}
-
 static bq_status redis_stats(void *state, bq_str queue, int64_t timeout_ms, bq_queue_stats *out, bq_error *err)
 {
     rd_transport *t = state;
@@ -177,7 +105,7 @@ static bq_status redis_stats(void *state, bq_str queue, int64_t timeout_ms, bq_q
     if (status == BQ_OK)
         status = make_keys(t, queue, &keys, err);
     if (status == BQ_OK)
-        status = rd_laravel(t) ? laravel_stats(t, &keys, end, out, err) : list_stats(t, &keys, end, out, err);
+        status = t->layout->stats(t, &keys.queue, &keys.dead, end, out, err);
     clear_keys(&keys);
     return status;
 }
@@ -221,33 +149,6 @@ static int by_name(const void *a, const void *b)
     return order ? order : (x->len > y->len) - (x->len < y->len);
 }
 
-static bool strip(bq_str *name, const char *suffix)
-{
-    size_t len = strlen(suffix);
-    if (name->len <= len || memcmp(name->ptr + name->len - len, suffix, len) != 0)
-        return false;
-    name->len -= len;
-    return true;
-}
-
-/* The queue that a key belongs to: helper keys are folded under it. Absent: none of ours. */
-static bq_str queue_of(const rd_transport *t, bq_str key)
-{
-    const rd_options *o = t->options;
-    if (!rd_laravel(t)) {
-        (void)(strip(&key, ":deadlines") || strip(&key, ":lapses") || strip(&key, ":orphans"));
-        (void)strip(&key, o->processing_suffix ? o->processing_suffix : ":processing");
-        return key;
-    }
-    size_t len = o->prefix ? strlen(o->prefix) : 0;
-    if (key.len <= len || memcmp(key.ptr, o->prefix ? o->prefix : "", len) != 0)
-        return BQ_STR_NULL;
-    key.ptr += len;
-    key.len -= len;
-    (void)(strip(&key, ":reserved") || strip(&key, ":delayed") || strip(&key, ":notify"));
-    return key;
-}
-
 /* One pass over the keys of one type. */
 static bq_status scan(rd_transport *t, bq_str type, int64_t end, names *list, bq_error *err)
 {
@@ -264,12 +165,12 @@ static bq_status scan(rd_transport *t, bq_str type, int64_t end, names *list, bq
         rd_arg_lit(&t->args, "TYPE");
         bq_rd_arg(&t->args, type);
         if (status == BQ_OK)
-            status = call(t, RD_SCRIPTS, end, &reply, err);
+            status = bq_rd_call(t, RD_SCRIPTS, end, &reply, err);
         if (status != BQ_OK)
             break;
         const rd_reply *keys = bq_rd_at(reply, 1);
         for (size_t i = 0; status == BQ_OK && keys && i < keys->count; i++) {
-            bq_str name = queue_of(t, bq_rd_text(bq_rd_at(keys, i)));
+            bq_str name = t->layout->queue_of(t->options, bq_rd_text(bq_rd_at(keys, i)));
             if (name.len > 0 && !names_add(list, name))
                 status = bq_fail_nomem(err);
         }
@@ -290,7 +191,7 @@ static bq_status redis_queues(void *state, int64_t timeout_ms, bq_queue_fn fn, v
     bq_status status = await_up(t, end, err);
     if (status == BQ_OK)
         status = scan(t, BQ_STR("list"), end, &list, err);
-    if (status == BQ_OK && rd_laravel(t))
+    if (status == BQ_OK && t->layout->scans_sets)
         status = scan(t, BQ_STR("zset"), end, &list, err);
     if (status == BQ_OK && list.count > 0)
         qsort(list.name, list.count, sizeof(*list.name), by_name);
@@ -332,7 +233,7 @@ static bq_status redis_peek(void *state, bq_str queue, uint64_t after, size_t ma
     rd_keys keys = {0};
     int64_t end = bq_deadline(t->host->now_ms(), timeout_ms);
     bq_status status = await_up(t, end, err);
-    if (status == BQ_OK && bq_rd_keys_make(t->options, queue, &keys) != BQ_OK)
+    if (status == BQ_OK && t->layout->keys(t->options, queue, &keys) != BQ_OK)
         status = bq_fail_nomem(err);
     bool more = status == BQ_OK && max > 0;
     while (more) {
@@ -342,7 +243,7 @@ static bq_status redis_peek(void *state, bq_str queue, uint64_t after, size_t ma
         bq_rd_arg(&t->args, keys.key[0]);
         bq_rd_arg_int(&t->args, (int64_t)after);
         bq_rd_arg_int(&t->args, (int64_t)(after + (max < PEEK_PAGE ? max : PEEK_PAGE) - 1));
-        status = call(t, RD_SCRIPTS, end, &page, err);
+        status = bq_rd_call(t, RD_SCRIPTS, end, &page, err);
         if (status != BQ_OK)
             break;
         more = page->type == RD_ARRAY && show(t, page, &after, &max, fn, arg, &status);
@@ -362,16 +263,15 @@ static bq_status redis_purge(void *state, bq_str queue, int64_t timeout_ms, int6
     rd_transport *t = state;
     rd_keys keys = {0};
     rd_reply *reply;
-    rd_script script = rd_laravel(t) ? RD_LARAVEL_PURGE : RD_LIST_PURGE;
     int64_t end = bq_deadline(t->host->now_ms(), timeout_ms);
     *count = 0;
     bq_status status = await_up(t, end, err);
-    if (status == BQ_OK && bq_rd_keys_make(t->options, queue, &keys) != BQ_OK)
+    if (status == BQ_OK && t->layout->keys(t->options, queue, &keys) != BQ_OK)
         status = bq_fail_nomem(err);
     if (status == BQ_OK) {
-        bq_rd_arg_script(&t->args, script, 4);
+        bq_rd_arg_script(&t->args, t->layout->purge_script, 4);
         bq_rd_arg_keys(&t->args, &keys, 4);
-        status = call(t, script, end, &reply, err);
+        status = bq_rd_call(t, t->layout->purge_script, end, &reply, err);
     }
     if (status == BQ_OK) {
         *count = reply->integer;

@@ -169,12 +169,26 @@ static void note_state(rd_transport *t, rd_sub *sub, const rd_reply *reply, size
         t->yields = 0;
     }
     /* More than a lease or a delay away is no different from a look later. */
-    sub->due_ms = due < 0 ? BQ_NEVER : due * 1000 <= server ? now_ms : bq_deadline(now_ms, due * 1000 - server);
+    sub->due_ms = due < 0 ? BQ_NEVER : due <= server ? now_ms : bq_deadline(now_ms, due - server);
     sub->look_at = bq_deadline(now_ms, RD_LOOK_MS + RD_LOOK_MS / 2);
     sub->maybe = left > 0;
     /* Jobs that have to wait for their like: a sorted set holds only one of them (contract 7.2). */
     if (got == 0 && sub->maybe && !waits)
         sub->reserve_at = bq_deadline(now_ms, RD_PAUSE_MS);
+}
+
+/* A reservation of the answer; NULL: out of memory. */
+static rd_delivery *read_one(rd_transport *t, rd_reply *reply, size_t at, size_t index, const rd_expect *expect)
+{
+    rd_reply *raw = bq_rd_take_at(reply, at);
+    rd_delivery *d = raw ? bq_rd_delivery_new(t, expect->queue, raw) : NULL;
+    if (!d)
+        return NULL;
+    bq_rd_lease_from(t, d, expect->sent_ms, bq_rd_int_at(reply, 0, 0));
+    if (t->layout->read(t, d, reply, index, expect))
+        return d;
+    bq_rd_delivery_free(d);
+    return NULL;
 }
 
 static void reserved(rd_transport *t, const rd_expect *expect, rd_reply *reply, int64_t now_ms)
@@ -194,7 +208,7 @@ static void reserved(rd_transport *t, const rd_expect *expect, rd_reply *reply, 
     if (t->fresh.count == 0)
         t->fresh_since = now_ms;
     for (size_t at = RD_FIRST_ITEM; at + 1 < reply->count; at += 2, got++) {
-        rd_delivery *d = bq_rd_delivery_read(t, reply, at, got, expect);
+        rd_delivery *d = read_one(t, reply, at, got, expect);
         if (d && d->held.in.lapses > 0 && (int64_t)d->held.in.lapses + 1 == t->config->max_attempts)
             t->alone = true;
         if (d)
@@ -219,12 +233,12 @@ static void gave_back(rd_transport *t, const rd_expect *expect, const rd_reply *
     t->subs[expect->queue].maybe = true;
 }
 
-static void adopted(rd_transport *t, const rd_expect *expect, const rd_reply *reply)
+static void chore_done(rd_transport *t, const rd_expect *expect, const rd_reply *reply)
 {
     bq_str queue = t->config->queues[expect->queue];
     if (reply->type == RD_ERROR && bq_rd_fault_meaning(bq_rd_text(reply)) == RD_MEANS_NOSCRIPT) {
         memset(t->main.loaded, 0, sizeof(t->main.loaded));
-        t->subs[expect->queue].adopt_at = 0;
+        t->subs[expect->queue].chore_at = 0;
     } else if (reply->type == RD_ERROR) {
         bq_log(&t->host->logger, BQ_LOG_WARN, "redis: cannot look for elements to adopt: %.*s",
                BQ_FMT(bq_rd_text(reply)));
@@ -269,7 +283,7 @@ static void answer(rd_transport *t, const rd_expect *expect, rd_reply **reply, i
     case RD_SETTLE: settled(t, expect, *reply, now_ms); break;
     case RD_RESERVE: reserved(t, expect, *reply, now_ms); break;
     case RD_BACK: gave_back(t, expect, *reply); break;
-    case RD_ADOPT: adopted(t, expect, *reply); break;
+    case RD_CHORE: chore_done(t, expect, *reply); break;
     case RD_CALL: answered_call(t, expect->call, reply); break;
     case RD_LOAD: loaded(t, *reply, now_ms); break;
     case RD_PING:

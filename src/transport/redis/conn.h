@@ -23,7 +23,7 @@ typedef enum rd_kind {
     RD_SETTLE,   /* slots */
     RD_RESERVE,  /* of `queue` */
     RD_BACK,     /* deliveries that nobody took */
-    RD_ADOPT,    /* of `queue` */
+    RD_CHORE,    /* of `queue` */
     RD_PING,     /* heartbeat */
     RD_CALL,     /* an admin's */
     RD_WAIT,     /* on a waiting connection */

@@ -65,7 +65,7 @@ static bq_status check_config(rd_transport *t, bq_error *err)
         return bq_fail(err, BQ_INVALID, "the URL names no host");
     if (is_scheme(t, "redis+sentinel") && (!t->options->master || !*t->options->master))
         return bq_fail(err, BQ_INVALID, "the URL needs the master's name: redis+sentinel://host:26379/0?master=NAME");
-    if (t->options->adopt_ms >= 0 && rd_laravel(t))
+    if (t->options->adopt_ms >= 0 && t->layout == &bq_rd_laravel)
         return bq_fail(err, BQ_CONFIG, "adopt is for the list layout: Laravel's has nothing to adopt");
     return read_db(t, err);
 }
@@ -77,18 +77,18 @@ static bq_status make_subs(rd_transport *t, bq_error *err)
     if (count == 0)
         return BQ_OK;
     t->subs = bq_calloc(count, sizeof(*t->subs));
-    t->waiter_count = rd_laravel(t) ? 1 : count;
+    t->waiter_count = t->layout->waits_for_all ? 1 : count;
     t->waiters = bq_calloc(t->waiter_count, sizeof(*t->waiters));
     if (!t->subs || !t->waiters)
         return bq_fail_nomem(err);
     for (; t->sub_count < count; t->sub_count++) {
         rd_sub *sub = &t->subs[t->sub_count];
         *sub = (rd_sub){.maybe = true, .due_ms = BQ_NEVER, .look_at = BQ_NEVER, .parked = -1};
-        if (bq_rd_keys_make(t->options, config->queues[t->sub_count], &sub->keys) != BQ_OK)
+        if (t->layout->keys(t->options, config->queues[t->sub_count], &sub->keys) != BQ_OK)
             return bq_fail_nomem(err);
     }
     for (size_t i = 0; i < t->waiter_count; i++)
-        t->waiters[i] = (rd_waiter){.first = i, .count = rd_laravel(t) ? count : 1};
+        t->waiters[i] = (rd_waiter){.first = i, .count = t->layout->waits_for_all ? count : 1};
     return BQ_OK;
 }
 
@@ -98,6 +98,7 @@ static bq_status redis_open(void *state, const bq_transport_config *config, bq_e
     t->config = config;
     t->host = config->host;
     t->options = config->options;
+    t->layout = bq_rd_layout_of(t->options);
     t->state = RD_DOWN;
     t->want = 0;
     bq_rd_args_init(&t->args);
@@ -423,7 +424,7 @@ static bool redis_idle(void *state, bool all)
 
 static const bq_binding *redis_binding(const void *options)
 {
-    return bq_binding_find(((const rd_options *)options)->layout == RD_LARAVEL ? BQ_STR("laravel") : BQ_STR("redis"));
+    return bq_binding_find(bq_str_of(bq_rd_layout_of(options)->binding));
 }
 
 #define TEXT_OF(x) #x

@@ -1,7 +1,7 @@
 /*
  * redis/redis.h - the state of the Redis driver, shared by its parts: redis.c (the table and the loop), life.c
  * (connections: Sentinel, greeting, loss, reconnecting), send.c (what is due becomes commands), answer.c (replies),
- * layout.c (keys and arguments of the two layouts), store.c (operations and deliveries), admin.c.
+ * list.c and laravel.c (the layouts, see layout.h), store.c (operations and deliveries), admin.c.
  *
  * One connection carries everything that is answered at once, pipelined. Waiting blocks the connection that waits, so
  * each queue of the list layout has one of its own for that, and the Laravel layout one for all.
@@ -13,6 +13,7 @@
 
 #include "transport/redis/conn.h"
 #include "transport/redis/frame.h"
+#include "transport/redis/layout.h"
 #include "transport/target.h"
 
 /* Operations accepted and not reaped, at most; publishes leave some of it alone. */
@@ -22,7 +23,6 @@
 /* What one command carries at most, so that nobody waits long for the server. */
 #define RD_BATCH_OPS 128
 #define RD_BATCH_BYTES ((size_t)512 << 10)
-#define RD_BATCH_TARGETS 8
 #define RD_RESERVE_MAX 256
 #define RD_RESERVE_BYTES 4194304
 #define RD_SWEEP_MAX 1000
@@ -98,12 +98,6 @@ typedef struct rd_delivery {
 
 /* ---- queues ------------------------------------------------------------------------------------------------------- */
 
-/* The four keys of a queue: list: queue, processing, deadlines, lapses; Laravel: ready, reserved, delayed, notify. */
-typedef struct rd_keys {
-    bq_str key[4];
-    char *storage;
-} rd_keys;
-
 typedef struct rd_sub {
     rd_keys keys;
     bool maybe;     /* there may be something to reserve */
@@ -115,7 +109,7 @@ typedef struct rd_sub {
     int64_t due_ms; /* when something becomes due by itself; BQ_NEVER: nothing known */
     int64_t look_at;
     int64_t reserve_at; /* not before */
-    int64_t adopt_at;
+    int64_t chore_at;
 } rd_sub;
 
 /* A connection that blocks, for the subs from `first` on. */
@@ -138,6 +132,7 @@ typedef struct rd_transport {
     const bq_transport_config *config;
     const bq_transport_host *host;
     const rd_options *options;
+    const rd_layout *layout;
     bq_tls_context *tls;
     rd_state state;
     int64_t db;
@@ -180,11 +175,6 @@ typedef struct rd_transport {
     bool closing;
 } rd_transport;
 
-static inline bool rd_laravel(const rd_transport *t)
-{
-    return t->options->layout == RD_LARAVEL;
-}
-
 /* ---- store.c ------------------------------------------------------------------------------------------------------ */
 
 void bq_rd_slots_push(rd_slots *list, rd_slot *slot);
@@ -209,23 +199,17 @@ void bq_rd_delivery_let_go(rd_transport *t, rd_delivery *d);
 
 /* ---- layout.c ----------------------------------------------------------------------------------------------------- */
 
-bq_status bq_rd_keys_make(const rd_options *options, bq_str queue, rd_keys *out);
+const rd_layout *bq_rd_layout_of(const rd_options *options);
+bq_status bq_rd_keys_make(const char *prefix, bq_str queue, const char *const suffix[4][2], rd_keys *out);
 void bq_rd_keys_clear(rd_keys *keys);
+/* Takes a suffix off a name, unless nothing would be left. */
+bool bq_rd_strip(bq_str *name, const char *suffix);
 /* "EVALSHA digest n", and the keys of a queue. */
 void bq_rd_arg_script(rd_args *args, rd_script script, size_t keys);
 void bq_rd_arg_keys(rd_args *args, const rd_keys *keys, size_t count);
-/* The key that a message of that queue is pushed to; with `notify`, the Laravel layout's token list. */
-void bq_rd_arg_ready(rd_transport *t, rd_args *args, bq_str queue, bool notify);
-/* The element of a body with its properties. */
-void bq_rd_arg_element(rd_transport *t, rd_args *args, const bq_outgoing *out);
+/* For a text that lives shorter than the arguments. */
+void bq_rd_arg_copy(rd_args *args, bq_str text);
 void bq_rd_arg_lease(const rd_transport *t, rd_args *args);
-/* One entry of a settle script. `verb`: a r b t d e; `key`: of the dead letter's target. */
-void bq_rd_arg_entry(rd_transport *t, rd_args *args, char verb, const rd_delivery *d, const bq_outgoing *out,
-                     size_t key);
-/* Where the answers of both reserve scripts begin to list what was reserved. */
-#define RD_FIRST_ITEM 7
-/* A reservation that a reserve script answered with; NULL: out of memory. */
-rd_delivery *bq_rd_delivery_read(rd_transport *t, rd_reply *reply, size_t at, size_t index, const rd_expect *expect);
 void bq_rd_lease_from(const rd_transport *t, rd_delivery *d, int64_t sent_ms, int64_t server_ms);
 
 /* ---- life.c ------------------------------------------------------------------------------------------------------- */
@@ -265,6 +249,11 @@ void bq_rd_waiter_answers(rd_transport *t, rd_waiter *w, int64_t now_ms);
 
 void bq_rd_turn(rd_transport *t, const struct pollfd *fds, size_t count);
 size_t bq_rd_watch(rd_transport *t, struct pollfd *fds, size_t max, int64_t *deadline_ms);
+
+/* ---- admin.c ------------------------------------------------------------------------------------------------------ */
+
+/* Sends what stands in t->args and waits for the answer. `script`: RD_SCRIPTS when it is none. */
+bq_status bq_rd_call(rd_transport *t, rd_script script, int64_t end, rd_reply **reply, bq_error *err) BQ_MUST_CHECK;
 
 extern const bq_admin_ops bq_redis_admin;
 extern const bq_transport_ops bq_redis_ops;

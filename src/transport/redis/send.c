@@ -4,11 +4,9 @@
  */
 #include "transport/redis/redis.h"
 
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/rand.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,24 +14,6 @@
 static int64_t sooner(int64_t a, int64_t b)
 {
     return a < b ? a : b;
-}
-
-static void random_hex(char *out, size_t digits)
-{
-    static const char hex[] = "0123456789abcdef";
-    unsigned char bytes[16];
-    bq_random(bytes, digits / 2);
-    for (size_t i = 0; i < digits; i++)
-        out[i] = hex[i % 2 ? bytes[i / 2] & 15 : bytes[i / 2] >> 4];
-    out[digits] = '\0';
-}
-
-/* The beginning of a reservation's token: eight zeros would mark it as parked (contract 7.1). */
-static void random_token(char out[25])
-{
-    do
-        random_hex(out, 24);
-    while (memcmp(out, "00000000", 8) == 0);
 }
 
 static int64_t timeout_at(const rd_transport *t, int64_t now_ms)
@@ -62,7 +42,8 @@ static bq_status load(rd_transport *t, rd_script script, int64_t now_ms, bq_erro
 
 bq_status bq_rd_send_script(rd_transport *t, rd_script script, const rd_expect *expect, bq_error *err)
 {
-    bq_status status = t->main.loaded[script] ? BQ_OK : load(t, script, expect->sent_ms, err);
+    bool there = script == RD_SCRIPTS || t->main.loaded[script];
+    bq_status status = there ? BQ_OK : load(t, script, expect->sent_ms, err);
     return status == BQ_OK ? bq_rd_conn_send(&t->main, &t->args, expect, err) : status;
 }
 
@@ -84,12 +65,7 @@ static bool same_place(const bq_op *a, const bq_op *b)
     return class_of(a) == CLASS_SETTLE ? a->in->queue == b->in->queue : bq_str_equal(a->out.queue, b->out.queue);
 }
 
-/* The queues that dead letters of a batch go to. */
-typedef struct rd_targets {
-    bq_str name[RD_BATCH_TARGETS];
-    size_t count;
-} rd_targets;
-
+/* Of the queues that dead letters of a batch go to. */
 static size_t target_index(rd_targets *targets, bq_str name)
 {
     for (size_t i = 0; i < targets->count; i++)
@@ -129,52 +105,6 @@ static rd_slots gather(rd_transport *t, rd_targets *targets)
     return batch;
 }
 
-static rd_script push_args(rd_transport *t, const rd_slots *batch, bool *scripted)
-{
-    rd_args *args = &t->args;
-    bq_str queue = batch->head->op->out.queue;
-    *scripted = rd_laravel(t);
-    if (*scripted) {
-        bq_rd_arg_script(args, RD_LARAVEL_PUSH, 2);
-        bq_rd_arg_ready(t, args, queue, false);
-        bq_rd_arg_ready(t, args, queue, true);
-    } else {
-        bq_rd_args_reset(args);
-        rd_arg_lit(args, "RPUSH");
-        bq_rd_arg(args, queue);
-    }
-    for (const rd_slot *slot = batch->head; slot; slot = slot->next)
-        bq_rd_arg_element(t, args, &slot->op->out);
-    return RD_LARAVEL_PUSH;
-}
-
-static rd_script delay_args(rd_transport *t, const rd_slots *batch)
-{
-    rd_args *args = &t->args;
-    rd_keys keys = {0};
-    rd_script script = rd_laravel(t) ? RD_LARAVEL_DELAY : RD_LIST_PARK;
-    char random[9];
-    bq_rd_arg_script(args, script, rd_laravel(t) ? 3 : 2);
-    if (bq_rd_keys_make(t->options, batch->head->op->out.queue, &keys) != BQ_OK) {
-        args->failed = true;
-        return script;
-    }
-    /* Copied: the keys live shorter than the arguments. */
-    static const size_t order[2][3] = {{1, 2, 0}, {2, 0, 3}};
-    for (size_t i = 0; i < (rd_laravel(t) ? 3u : 2u); i++)
-        bq_rd_arg_join(args, keys.key[order[rd_laravel(t)][i]], BQ_STR(""));
-    bq_rd_keys_clear(&keys);
-    if (!rd_laravel(t)) {
-        random_hex(random, 8);
-        bq_rd_arg_join(args, bq_str_of(random), BQ_STR(""));
-    }
-    for (const rd_slot *slot = batch->head; slot; slot = slot->next) {
-        bq_rd_arg_int(args, slot->op->out.delay_ms);
-        bq_rd_arg_element(t, args, &slot->op->out);
-    }
-    return script;
-}
-
 static char verb_of(bq_op_kind kind)
 {
     switch (kind) {
@@ -186,36 +116,15 @@ static char verb_of(bq_op_kind kind)
     }
 }
 
-static void settle_head(rd_transport *t, size_t queue, const rd_targets *targets)
-{
-    rd_args *args = &t->args;
-    bool laravel = rd_laravel(t);
-    char random[9];
-    bq_rd_arg_script(args, laravel ? RD_LARAVEL_SETTLE : RD_LIST_SETTLE, 4 + targets->count * (laravel ? 2 : 1));
-    bq_rd_arg_keys(args, &t->subs[queue].keys, 4);
-    for (size_t i = 0; i < targets->count; i++) {
-        bq_rd_arg_ready(t, args, targets->name[i], false);
-        if (laravel)
-            bq_rd_arg_ready(t, args, targets->name[i], true);
-    }
-    if (!laravel) {
-        random_hex(random, 8);
-        bq_rd_arg_join(args, bq_str_of(random), BQ_STR(""));
-    }
-    bq_rd_arg_lease(t, args);
-}
-
 static rd_script settle_args(rd_transport *t, const rd_slots *batch, rd_targets *targets)
 {
-    settle_head(t, batch->head->op->in->queue, targets);
+    t->layout->settle(t, batch->head->op->in->queue, targets);
     for (const rd_slot *slot = batch->head; slot; slot = slot->next) {
-        rd_delivery *d = rd_delivery_of(slot->op->in);
-        size_t key = 0;
-        if (slot->op->kind == BQ_OP_DEAD_LETTER)
-            key = 5 + target_index(targets, slot->op->out.queue) * (rd_laravel(t) ? 2 : 1);
-        bq_rd_arg_entry(t, &t->args, verb_of(slot->op->kind), d, &slot->op->out, key);
+        const bq_op *op = slot->op;
+        size_t target = op->kind == BQ_OP_DEAD_LETTER ? target_index(targets, op->out.queue) : 0;
+        t->layout->entry(t, verb_of(op->kind), rd_delivery_of(op->in), &op->out, target);
     }
-    return rd_laravel(t) ? RD_LARAVEL_SETTLE : RD_LIST_SETTLE;
+    return t->layout->settle_script;
 }
 
 /* From now on its place in the prefetch is free: what is reserved behind it comes after it. */
@@ -244,14 +153,11 @@ static void send_batch(rd_transport *t, int64_t now_ms)
                         .slots = batch.head};
     for (const rd_slot *slot = batch.head; slot; slot = slot->next)
         expect.deadline_ms = sooner(expect.deadline_ms, slot->op->deadline_ms);
-    bool scripted = true;
-    rd_script script = class == CLASS_PUSH    ? push_args(t, &batch, &scripted)
-                       : class == CLASS_DELAY ? delay_args(t, &batch)
-                                              : settle_args(t, &batch, &targets);
+    rd_script script =
+        class == CLASS_SETTLE ? settle_args(t, &batch, &targets) : t->layout->publish(t, &batch, class == CLASS_DELAY);
     if (class == CLASS_SETTLE)
         mark_settling(t, &batch);
-    bq_status status =
-        scripted ? bq_rd_send_script(t, script, &expect, &err) : bq_rd_conn_send(&t->main, &t->args, &expect, &err);
+    bq_status status = bq_rd_send_script(t, script, &expect, &err);
     if (status != BQ_OK) /* nothing of it was written */
         bq_rd_slots_decide(t, batch.head, status == BQ_NOMEM ? BQ_NOMEM : BQ_REFUSED, &err);
 }
@@ -305,28 +211,11 @@ static bool gathers(const rd_transport *t, int64_t now_ms)
 static void reserve(rd_transport *t, size_t index, size_t count, bool beside, int64_t now_ms)
 {
     rd_sub *sub = &t->subs[index];
-    rd_args *args = &t->args;
     bq_error err;
-    int64_t lapses = t->options->retry_after_ms / 100; /* ten leases, in seconds */
     rd_expect expect = {
         .kind = RD_RESERVE, .queue = index, .asked = count, .sent_ms = now_ms, .deadline_ms = timeout_at(t, now_ms)};
-    bq_rd_arg_script(args, rd_laravel(t) ? RD_LARAVEL_RESERVE : RD_LIST_RESERVE, 4);
-    bq_rd_arg_keys(args, &sub->keys, 4);
-    bq_rd_arg_lease(t, args);
-    bq_rd_arg_int(args, (int64_t)count);
-    bq_rd_arg_int(args, RD_RESERVE_BYTES);
-    if (!rd_laravel(t)) {
-        random_token(expect.token);
-        bq_rd_arg(args, (bq_str){expect.token, 24});
-    }
-    bq_rd_arg_int(args, RD_SWEEP_MAX);
-    if (!rd_laravel(t)) {
-        bq_rd_arg_int(args, lapses > RD_LAPSES_MIN_S ? lapses : RD_LAPSES_MIN_S);
-        bq_rd_arg_int(args, t->drains);
-        bq_rd_arg_int(args, t->config->max_attempts > 1 ? t->config->max_attempts - 1 : 0);
-        bq_rd_arg_int(args, beside);
-    }
-    if (bq_rd_send_script(t, rd_laravel(t) ? RD_LARAVEL_RESERVE : RD_LIST_RESERVE, &expect, &err) != BQ_OK) {
+    t->layout->reserve(t, index, count, beside, &expect);
+    if (bq_rd_send_script(t, t->layout->reserve_script, &expect, &err) != BQ_OK) {
         sub->reserve_at = bq_deadline(now_ms, RD_PAUSE_MS);
         return;
     }
@@ -391,58 +280,41 @@ void bq_rd_send_back(rd_transport *t, int64_t now_ms)
         bq_error err;
         size_t queue = t->fresh.tail->in.queue, bytes = 0;
         bq_held_list batch = {0};
-        rd_script script = rd_laravel(t) ? RD_LARAVEL_SETTLE : RD_LIST_SETTLE;
         rd_expect expect = {.kind = RD_BACK, .queue = queue, .sent_ms = now_ms, .deadline_ms = timeout_at(t, now_ms)};
-        settle_head(t, queue, &none);
+        t->layout->settle(t, queue, &none);
         for (bq_held *h = t->fresh.tail, *before; h && batch.count < RD_BATCH_OPS && bytes < RD_BATCH_BYTES;
              h = before) {
             const rd_delivery *d = (const rd_delivery *)h;
             before = h->prev;
             if (h->in.queue != queue)
                 continue;
-            bq_rd_arg_entry(t, &t->args, 'b', d, NULL, 0);
+            t->layout->entry(t, 'b', d, NULL, 0);
             bytes += d->raw->count;
             bq_held_remove(&t->fresh, h);
             bq_held_add(&batch, h);
         }
         expect.items = batch;
-        if (bq_rd_send_script(t, script, &expect, &err) == BQ_OK)
+        if (bq_rd_send_script(t, t->layout->settle_script, &expect, &err) == BQ_OK)
             continue;
         bq_rd_deliveries_free(&batch); /* not written: they lapse */
         return;
     }
 }
 
-/* ---- adopting ---------------------------------------------------------------------------------------------------------- */
+/* ---- chores ------------------------------------------------------------------------------------------------------------ */
 
-static int64_t adopt_period(const rd_transport *t)
+static int64_t chore_ms(const rd_transport *t)
 {
-    int64_t period = t->options->adopt_ms / 4;
-    return period < 1000 ? 1000 : period > 60000 ? 60000 : period;
+    return t->layout->chore_ms && t->sub_count > 0 ? t->layout->chore_ms(t) : -1;
 }
 
-static void adopt(rd_transport *t, size_t index, int64_t now_ms)
+static void do_chore(rd_transport *t, size_t index, int64_t now_ms)
 {
-    rd_sub *sub = &t->subs[index];
-    rd_args *args = &t->args;
-    rd_expect expect = {.kind = RD_ADOPT, .queue = index, .sent_ms = now_ms, .deadline_ms = timeout_at(t, now_ms)};
+    rd_expect expect = {.kind = RD_CHORE, .queue = index, .sent_ms = now_ms, .deadline_ms = timeout_at(t, now_ms)};
     bq_error err;
-    sub->adopt_at = bq_deadline(now_ms, adopt_period(t));
-    bq_rd_arg_script(args, RD_LIST_ADOPT, 3);
-    bq_rd_arg(args, sub->keys.key[1]);
-    bq_rd_arg(args, sub->keys.key[2]);
-    bq_rd_arg_join(args, sub->keys.key[1], BQ_STR(":orphans"));
-    bq_rd_arg_int(args, (t->options->adopt_ms + 999) / 1000);
-    bq_rd_arg_lease(t, args);
-    random_token(expect.token);
-    bq_rd_arg(args, (bq_str){expect.token, 24});
-    if (bq_rd_send_script(t, RD_LIST_ADOPT, &expect, &err) != BQ_OK)
-        bq_log(&t->host->logger, BQ_LOG_DEBUG, "redis: cannot look for elements to adopt: %s", err.text);
-}
-
-static bool adopts(const rd_transport *t)
-{
-    return t->options->adopt_ms >= 0 && !rd_laravel(t) && t->sub_count > 0;
+    t->subs[index].chore_at = bq_deadline(now_ms, chore_ms(t));
+    if (bq_rd_send_script(t, t->layout->chore(t, index), &expect, &err) != BQ_OK)
+        bq_log(&t->host->logger, BQ_LOG_DEBUG, "redis: no look after what others left: %s", err.text);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------------------------------------ */
@@ -481,17 +353,7 @@ static void wait_for(rd_transport *t, rd_waiter *w, int64_t now_ms)
         return;
     (void)snprintf(seconds, sizeof(seconds), "%lld.%03lld", (long long)(ms / 1000), (long long)(ms % 1000));
     bq_rd_args_reset(args);
-    if (rd_laravel(t)) {
-        rd_arg_lit(args, "BLPOP");
-        for (size_t i = 0; i < w->count; i++)
-            bq_rd_arg(args, t->subs[w->first + i].keys.key[3]);
-    } else { /* to where it stands already: nothing changes (contract 7.1) */
-        rd_arg_lit(args, "BLMOVE");
-        bq_rd_arg(args, t->subs[w->first].keys.key[0]);
-        bq_rd_arg(args, t->subs[w->first].keys.key[0]);
-        rd_arg_lit(args, "LEFT");
-        rd_arg_lit(args, "LEFT");
-    }
+    t->layout->wait(t, w);
     bq_rd_arg(args, bq_str_of(seconds));
     rd_expect expect = {.kind = RD_WAIT, .sent_ms = now_ms, .deadline_ms = bq_deadline(timeout_at(t, now_ms), ms)};
     if (bq_rd_conn_send(&w->conn, args, &expect, &err) != BQ_OK)
@@ -522,12 +384,13 @@ static bool stale_fresh(const rd_transport *t, int64_t now_ms)
 
 static void look(rd_transport *t, int64_t now_ms)
 {
+    bool chores = chore_ms(t) >= 0;
     for (size_t i = 0; i < t->sub_count; i++) {
         rd_sub *sub = &t->subs[i];
         if (!sub->maybe && !sub->reserving && (now_ms >= sub->due_ms || now_ms >= sub->look_at))
             sub->maybe = true;
-        if (adopts(t) && now_ms >= sub->adopt_at)
-            adopt(t, i, now_ms);
+        if (chores && now_ms >= sub->chore_at)
+            do_chore(t, i, now_ms);
     }
 }
 
@@ -558,9 +421,9 @@ int64_t bq_rd_send_due(rd_transport *t, int64_t now_ms)
         due = sooner(due, bq_deadline(t->fresh_since, RD_FRESH_MS));
     if (t->options->net.heartbeat_ms > 0 && t->main.count == 0)
         due = sooner(due, bq_deadline(t->main.last_ms, t->options->net.heartbeat_ms));
-    if (adopts(t))
+    if (chore_ms(t) >= 0)
         for (size_t i = 0; i < t->sub_count; i++)
-            due = sooner(due, t->subs[i].adopt_at);
+            due = sooner(due, t->subs[i].chore_at);
     if (!wants(t) || !may_write(t))
         return due;
     if (t->yields)

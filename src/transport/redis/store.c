@@ -156,7 +156,7 @@ rd_delivery *bq_rd_delivery_new(rd_transport *t, size_t queue, rd_reply *raw)
                                .generation = 1,
                                .position = ++t->position,
                                .driver = d};
-    if (rd_laravel(t))
+    if (!t->layout->frames)
         return d;
     if (bq_rd_frame_read(d->held.in.body, &d->frame) != BQ_OK) {
         bq_rd_delivery_free(d);

@@ -1,7 +1,7 @@
 -- Contract 7.2, Reserve: what is due goes back to ready, then up to ARGV[2] jobs are reserved.
 -- KEYS  ready, reserved, delayed, notify
 -- ARGV  retry_after in seconds or +inf, how many, bytes at most, members to migrate at most
--- Reply {now in ms, jobs left, earliest score or -1, reserved with an end, delayed, 0, job, how, job, how...}; how the
+-- Reply {now in ms, jobs left, earliest score in ms or -1, reserved with an end, delayed, 0, job, how, job, how...}; how the
 --       reserved member is made: 0: it is the job, 1: with its last digits raised by one, else the member itself
 local time = redis.call('TIME')
 local now = tonumber(time[1])
@@ -79,10 +79,12 @@ if ARGV[1] ~= '+inf' then
     end
 end
 earliest = tonumber(earliest or -1)
-if earliest > 1e15 then
+if earliest < 0 or earliest > 1e12 then
     earliest = -1
+else
+    earliest = math.floor(earliest) * 1000
 end
 return {
-    now * 1000 + math.floor(tonumber(time[2]) / 1000), redis.call('LLEN', KEYS[1]), math.floor(earliest),
+    now * 1000 + math.floor(tonumber(time[2]) / 1000), redis.call('LLEN', KEYS[1]), earliest,
     redis.call('ZCOUNT', KEYS[2], '-inf', '(inf'), redis.call('ZCARD', KEYS[3]), 0, 0, unpack(got),
 }

@@ -3,7 +3,7 @@
 -- ARGV  retry_after in seconds or +inf, how many, bytes at most, 24 hex digits that begin the tokens, members to sweep
 --       at most, seconds that lapse counts are kept, when nothing is left 1: look for what is reserved, 2: for that or
 --       what is parked, lapses of a message at its last chance (0: none is), 1: the consumer has others in hand
--- Reply {now in ms, elements left, earliest deadline or -1, found reserved with an end or -1, found parked or -1, 1: a
+-- Reply {now in ms, elements left, earliest deadline in ms or -1, found reserved with an end or -1, found parked or -1, 1: a
 --       message at its last chance waits, elements in processing, element, lapses, element, lapses...}
 local time = redis.call('TIME')
 local now = tonumber(time[1])
@@ -72,8 +72,8 @@ end
 local left = redis.call('LLEN', KEYS[1])
 local first = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
 local earliest = -1
-if first and first ~= 'inf' then
-    earliest = math.floor(tonumber(first))
+if first and tonumber(first) < 1e12 then
+    earliest = math.floor(tonumber(first)) * 1000
 end
 local reserved, parked = -1, -1
 if not first then
