@@ -311,6 +311,58 @@ def test_what_a_failover_can_lose(new_bq, sentinels):
     assert len(ran) < 250, "this failover lost nothing: it shows nothing"
 
 
+@pytest.mark.slow
+def test_settlements_that_a_failover_undoes(new_bq, sentinels):
+    """What was settled and not passed on is there again on the new master, each message once: handled again, not lost."""
+    master, replica, watchers = sentinels
+    hosts = ",".join(f"127.0.0.1:{w.port}" for w in watchers)
+    bq = new_bq(f"redis+sentinel://{hosts}/0?master=shop&reconnect_max=500ms&timeout=3s")
+    ids = publish(bq, 20)
+    assert master.client().execute_command("WAIT", 1, 5000) == 1
+    replica.freeze()
+    bulk = "".join('{"n":%d,"text":"%s"}\n' % (n, "x" * 100000) for n in range(200))  # more than the kernel keeps for it
+    bq.run("publish", "-q", "bulk", URN, "--lines", input=bulk)
+    work = ("work", "-q", "orders", "--exec", 'echo "$BQ_ID"', "--drain")
+    assert bq.run(*work, timeout=60).out.decode().split() == ids
+    assert not master.client().exists("orders", "orders:processing", "orders:processing:deadlines")
+    master.kill()
+    replica.thaw()
+    until(lambda: replica.client().info("replication")["role"] == "master", 60, "the failover")
+    assert bq.run(*work, timeout=60).out.decode().split() == ids
+    assert bq.run(*work, timeout=60).out == b""
+
+
+@pytest.mark.slow
+def test_a_master_that_was_demoted_is_left(new_bq, sentinels, tmp_path):
+    """Field, redis-py#460: the old master goes on living as a replica, and says READONLY on connections that stay open.
+    The Sentinels are asked again, and all goes on at the new one."""
+    master, replica, watchers = sentinels
+    hosts = ",".join(f"127.0.0.1:{w.port}" for w in watchers)
+    bq = new_bq(f"redis+sentinel://{hosts}/0?master=shop&reconnect_max=500ms&timeout=3s&retry_after=8s")
+    note, ran = log_ids(tmp_path / "ran")
+    go = tmp_path / "go"
+    # With one message in hand it does not wait for more: a connection that waits is told before.
+    worker = bq.start("work", "-q", "orders", "--prefetch", 1, "--exec", f"{note}; while [ ! -e '{go}' ]; do sleep 0.05; done")
+    ids = publish(bq, 5)
+    until(lambda: ran() == ids[:1], 20, "a message in hand")
+    assert master.client().execute_command("WAIT", 1, 5000) == 1
+    watchers[0].client().execute_command("SENTINEL", "FAILOVER", "shop")
+    until(lambda: all(port_of_master(w) == replica.port for w in watchers), 60, "the failover")
+    # The Sentinels would do so some seconds later, and cut its clients' connections.
+    master.client().replicaof("127.0.0.1", replica.port)
+    go.touch()
+    more = publish(bq, 5)
+    until(lambda: set(ran()) == set(ids + more), 20, "work at the new master")
+    assert master.client().info("errorstats")["errorstat_READONLY"]["count"] > 0, "it was told so"
+    until(lambda: replica.client().keys("*") == [], 20, "the end of its lease, and its settlement")
+    worker.stop()
+    assert sorted(ran()) == sorted(ids[:1] + ids + more), "what was refused was not settled, and comes again"
+
+
+def port_of_master(watcher):
+    return int(watcher.client().execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "shop")[1])
+
+
 def test_a_server_that_becomes_a_replica_is_left(new_bq, server, tmp_path):
     """READONLY closes the connection; once it is a master again, everything goes on."""
     one = server()
