@@ -229,13 +229,13 @@ static int run(const cli_verb *verb, void *values, char **operands, size_t count
 {
     publish_values *v = values;
     bq_header *headers = NULL;
-    bullmq_options bullmq;
+    bq_bullmq_job job;
     char *url = NULL;
     int status = read_operands(verb, v, operands, count);
     if (!status)
         status = read_headers(verb, &v->headers, &headers);
     if (!status)
-        status = bullmq_read(verb, &v->bullmq, &bullmq);
+        status = bullmq_read(verb, &v->bullmq, &job);
     if (!status)
         status = target_url(verb, &v->common, &url);
     if (!status)
@@ -250,6 +250,7 @@ static int run(const cli_verb *verb, void *values, char **operands, size_t count
         spec.key = bq_str_of(v->key);
         spec.group = bq_str_of(v->group);
         spec.delay_ms = v->delay_ms;
+        spec.extra = target_is(url, "bullmq") ? &job : NULL;
         status = publish(v, url, &spec);
     }
     free(headers);

@@ -3,6 +3,7 @@
 #define BABELQUEUE_BABELQUEUE_H
 
 #include <babelqueue/binding.h>
+#include <babelqueue/bullmq.h>
 #include <babelqueue/consumer.h>
 #include <babelqueue/envelope.h>
 #include <babelqueue/json.h>

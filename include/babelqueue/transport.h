@@ -140,7 +140,7 @@ typedef struct bq_op {
     int64_t deadline_ms; /* on the runtime's monotonic clock: past it the driver completes it UNKNOWN or TIMEOUT */
     bq_incoming *in;
     bq_outgoing out;
-    bq_str reason; /* REJECT */
+    bq_str reason; /* REJECT: why; NATIVE_RETRY: the exception, where the broker keeps one (BullMQ) */
     bq_str description;
     bq_str result;      /* ACK: the handler's return value as JSON (BullMQ) */
     struct bq_op *next; /* the driver's own while it holds the op */

@@ -156,6 +156,8 @@ static void native_retry(bq_delivery *d)
         what->delay_ms = 0;
         hold(d, delay < BQ_HOLD_MAX_MS ? delay : BQ_HOLD_MAX_MS);
     } else {
+        d->op.reason = d->say_exception;
+        d->op.description = d->say_error;
         end_with(d, BQ_OP_NATIVE_RETRY, what->delay_ms);
     }
 }

@@ -24,7 +24,7 @@ extern const bq_transport_ops bq_memory_ops;
 extern const bq_transport_ops bq_sqlite_ops;
 #endif
 #if BQ_HAVE_REDIS
-extern const bq_transport_ops bq_redis_ops;
+extern const bq_transport_ops bq_redis_ops, bq_bullmq_ops;
 #endif
 
 static const bq_transport_ops *const built_in[] = {
@@ -34,6 +34,7 @@ static const bq_transport_ops *const built_in[] = {
 #endif
 #if BQ_HAVE_REDIS
     &bq_redis_ops,
+    &bq_bullmq_ops,
 #endif
     NULL,
 };

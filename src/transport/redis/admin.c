@@ -79,7 +79,7 @@ static bq_status make_keys(rd_transport *t, bq_str queue, admin_keys *keys, bq_e
     bq_buf dead;
     *keys = (admin_keys){0};
     bq_buf_init(&dead, 0);
-    bq_status status = bq_dead_letter_queue(bq_redis_ops.binding(t->options), queue, &dead);
+    bq_status status = bq_dead_letter_queue(bq_binding_find(bq_str_of(t->layout->binding)), queue, &dead);
     if (status == BQ_OK)
         status = t->layout->keys(t->options, queue, &keys->queue);
     if (status == BQ_OK)
@@ -190,7 +190,7 @@ static bq_status redis_queues(void *state, int64_t timeout_ms, bq_queue_fn fn, v
     int64_t end = bq_deadline(t->host->now_ms(), timeout_ms);
     bq_status status = await_up(t, end, err);
     if (status == BQ_OK)
-        status = scan(t, BQ_STR("list"), end, &list, err);
+        status = scan(t, bq_str_of(t->layout->key_type ? t->layout->key_type : "list"), end, &list, err);
     if (status == BQ_OK && t->layout->scans_sets)
         status = scan(t, BQ_STR("zset"), end, &list, err);
     if (status == BQ_OK && list.count > 0)
@@ -208,14 +208,18 @@ static bq_status redis_queues(void *state, int64_t timeout_ms, bq_queue_fn fn, v
 static bool show(rd_transport *t, rd_reply *page, uint64_t *at, size_t *max, bq_peek_fn fn, void *arg,
                  bq_status *status)
 {
-    for (size_t i = 0; i<page->count && * max> 0; i++) {
+    size_t step = t->layout->peek ? 2 : 1;
+    for (size_t i = 0; i<page->count && * max> 0; i += step) {
         rd_reply *raw = bq_rd_take_at(page, i);
         rd_delivery *d = raw ? bq_rd_delivery_new(t, 0, raw) : NULL;
-        if (!d) {
+        if (!d || (t->layout->peek && !t->layout->read_peeked(d, page, i))) {
+            if (d)
+                bq_rd_delivery_free(d);
             *status = BQ_NOMEM;
             return false;
         }
-        d->held.in.position = (int64_t)++ * at;
+        *at += 1;
+        d->held.in.position = (int64_t)*at;
         --*max;
         bool more = fn(&d->held.in, arg);
         bq_rd_delivery_free(d);
@@ -223,6 +227,18 @@ static bool show(rd_transport *t, rd_reply *page, uint64_t *at, size_t *max, bq_
             return false;
     }
     return page->count > 0 && *max > 0;
+}
+
+static rd_script page_args(rd_transport *t, const rd_keys *keys, uint64_t after, size_t count)
+{
+    if (t->layout->peek)
+        return t->layout->peek(t, keys, after, count);
+    bq_rd_args_reset(&t->args);
+    rd_arg_lit(&t->args, "LRANGE");
+    bq_rd_arg(&t->args, keys->key[0]);
+    bq_rd_arg_int(&t->args, (int64_t)after);
+    bq_rd_arg_int(&t->args, (int64_t)(after + count - 1));
+    return RD_SCRIPTS;
 }
 
 /* What is ready, in its order; a position is a place in the list, so it moves when others consume. */
@@ -238,12 +254,8 @@ static bq_status redis_peek(void *state, bq_str queue, uint64_t after, size_t ma
     bool more = status == BQ_OK && max > 0;
     while (more) {
         rd_reply *page;
-        bq_rd_args_reset(&t->args);
-        rd_arg_lit(&t->args, "LRANGE");
-        bq_rd_arg(&t->args, keys.key[0]);
-        bq_rd_arg_int(&t->args, (int64_t)after);
-        bq_rd_arg_int(&t->args, (int64_t)(after + (max < PEEK_PAGE ? max : PEEK_PAGE) - 1));
-        status = bq_rd_call(t, RD_SCRIPTS, end, &page, err);
+        rd_script script = page_args(t, &keys, after, max < PEEK_PAGE ? max : PEEK_PAGE);
+        status = bq_rd_call(t, script, end, &page, err);
         if (status != BQ_OK)
             break;
         more = page->type == RD_ARRAY && show(t, page, &after, &max, fn, arg, &status);

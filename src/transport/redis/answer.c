@@ -103,7 +103,8 @@ static void settled_one(rd_transport *t, const rd_expect *expect, rd_slot *slot,
     }
     if (result->integer == 1 && slot->op->kind == BQ_OP_EXTEND)
         bq_rd_lease_from(t, d, expect->sent_ms, bq_rd_int_at(reply, 0, 0));
-    else if (result->integer == 1 && (slot->op->kind == BQ_OP_RETRY || slot->op->kind == BQ_OP_RELEASE))
+    else if (result->integer == 1 &&
+             (slot->op->kind == BQ_OP_RETRY || slot->op->kind == BQ_OP_RELEASE || slot->op->kind == BQ_OP_NATIVE_RETRY))
         look_again(t, t->config->queues[expect->queue]);
     else if (result->integer == 1 && slot->op->kind == BQ_OP_DEAD_LETTER)
         look_again(t, slot->op->out.queue);
@@ -240,11 +241,11 @@ static void chore_done(rd_transport *t, const rd_expect *expect, const rd_reply 
         memset(t->main.loaded, 0, sizeof(t->main.loaded));
         t->subs[expect->queue].chore_at = 0;
     } else if (reply->type == RD_ERROR) {
-        bq_log(&t->host->logger, BQ_LOG_WARN, "redis: cannot look for elements to adopt: %.*s",
+        bq_log(&t->host->logger, BQ_LOG_WARN, "redis: cannot look after what others left: %.*s",
                BQ_FMT(bq_rd_text(reply)));
     } else if (reply->type == RD_INTEGER && reply->integer > 0) {
-        bq_log(&t->host->logger, BQ_LOG_WARN, "redis: %.*s: %lld elements without a deadline got one", BQ_FMT(queue),
-               (long long)reply->integer);
+        bq_log(&t->host->logger, BQ_LOG_WARN, "redis: %.*s: %lld messages that others left are looked after",
+               BQ_FMT(queue), (long long)reply->integer);
     }
 }
 

@@ -127,9 +127,9 @@ static bq_status keep(bq_buf *text, bq_str bytes, size_t *off)
     return bq_buf_add_str(text, bytes);
 }
 
-static bq_status read_headers(bq_json *doc, rd_frame *out)
+static bq_status read_headers(bq_json *doc, bq_json_ref headers, rd_frame *out)
 {
-    bq_json_ref headers = bq_json_member(doc, BQ_JSON_ROOT, BQ_STR("headers")), key, value;
+    bq_json_ref key, value;
     size_t it = 0, count = 0, name_off, text_off;
     if (bq_json_typeof(doc, headers) != BQ_JSON_OBJECT)
         return BQ_OK;
@@ -169,9 +169,8 @@ static bq_status read_headers(bq_json *doc, rd_frame *out)
 }
 
 /* Now that the buffer stays where it is. */
-static void settle_views(rd_frame *out, size_t body_len)
+static void settle_views(rd_frame *out)
 {
-    out->body = (bq_str){out->text.ptr ? out->text.ptr : "", body_len};
     for (size_t i = 0; i < out->prop_count; i++) {
         bq_prop *prop = &out->props[i];
         prop->name.ptr = out->text.ptr + prop->num;
@@ -211,12 +210,34 @@ bq_status bq_rd_frame_read(bq_str element, rd_frame *out)
     if (status == BQ_OK)
         status = bq_buf_add_str(&out->text, text);
     if (status == BQ_OK)
-        status = read_headers(&doc, out);
+        status = read_headers(&doc, bq_json_member(&doc, BQ_JSON_ROOT, BQ_STR("headers")), out);
     if (status == BQ_OK) {
         out->framed = true;
-        settle_views(out, len);
+        settle_views(out);
+        out->body = (bq_str){out->text.ptr ? out->text.ptr : "", len};
     }
 out:
+    bq_json_clear(&doc);
+    if (status != BQ_OK)
+        bq_rd_frame_clear(out);
+    return status;
+}
+
+bq_status bq_rd_headers_read(bq_str object, rd_frame *out)
+{
+    bq_json doc;
+    *out = (rd_frame){.body = out->body};
+    bq_buf_init(&out->text, 0);
+    if (object.len == 0)
+        return BQ_OK;
+    bq_json_init(&doc);
+    bq_status status = bq_json_parse(&doc, object, NULL);
+    if (status == BQ_OK)
+        status = read_headers(&doc, BQ_JSON_ROOT, out);
+    else if (status == BQ_DATA)
+        status = BQ_OK; /* a telemetry of its own */
+    if (status == BQ_OK)
+        settle_views(out);
     bq_json_clear(&doc);
     if (status != BQ_OK)
         bq_rd_frame_clear(out);

@@ -31,5 +31,7 @@ typedef struct rd_frame {
 /* NOMEM only. */
 bq_status bq_rd_frame_read(bq_str element, rd_frame *out) BQ_MUST_CHECK;
 void bq_rd_frame_clear(rd_frame *frame);
+/* The texts of a JSON object as properties (BullMQ's telemetry metadata): none when it is no object. NOMEM only. */
+bq_status bq_rd_headers_read(bq_str object, rd_frame *out) BQ_MUST_CHECK;
 
 #endif

@@ -145,7 +145,7 @@ static bq_str member_of(const rd_delivery *d)
     return d->member ? (bq_str){d->member, d->member_len} : bq_rd_text(d->raw);
 }
 
-static void laravel_entry(rd_transport *t, char verb, const rd_delivery *d, const bq_outgoing *out, size_t target)
+static void laravel_entry(rd_transport *t, char verb, const rd_delivery *d, const bq_op *op, size_t target)
 {
     rd_args *args = &t->args;
     bq_rd_arg_copy(args, (bq_str){&verb, 1});
@@ -157,9 +157,9 @@ static void laravel_entry(rd_transport *t, char verb, const rd_delivery *d, cons
     if (verb == 'r' || verb == 'b')
         bq_rd_arg(args, bq_rd_text(d->raw));
     if (verb == 't' || verb == 'd')
-        bq_rd_arg(args, out->body);
+        bq_rd_arg(args, op->out.body);
     if (verb == 't' || verb == 'r')
-        bq_rd_arg_int(args, out->delay_ms > 0 ? out->delay_ms : 0);
+        bq_rd_arg_int(args, op->out.delay_ms > 0 ? op->out.delay_ms : 0);
     if (verb == 'd')
         bq_rd_arg_int(args, (int64_t)(5 + 2 * target));
 }

@@ -3,13 +3,10 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/rand.h"
 
+#include <stdio.h>
 #include <string.h>
-
-const rd_layout *bq_rd_layout_of(const rd_options *options)
-{
-    return options->layout == RD_LARAVEL ? &bq_rd_laravel : &bq_rd_list;
-}
 
 /* ---- keys --------------------------------------------------------------------------------------------------------- */
 
@@ -50,6 +47,25 @@ bool bq_rd_strip(bq_str *name, const char *suffix)
     return true;
 }
 
+/* ---- tokens ------------------------------------------------------------------------------------------------------- */
+
+void bq_rd_random_hex(char *out, size_t digits)
+{
+    static const char hex[] = "0123456789abcdef";
+    unsigned char bytes[16];
+    bq_random(bytes, digits / 2);
+    for (size_t i = 0; i < digits; i++)
+        out[i] = hex[i % 2 ? bytes[i / 2] & 15 : bytes[i / 2] >> 4];
+    out[digits] = '\0';
+}
+
+void bq_rd_random_token(char out[25])
+{
+    do
+        bq_rd_random_hex(out, 24);
+    while (memcmp(out, "00000000", 8) == 0);
+}
+
 /* ---- arguments ---------------------------------------------------------------------------------------------------- */
 
 void bq_rd_arg_script(rd_args *args, rd_script script, size_t keys)
@@ -69,6 +85,13 @@ void bq_rd_arg_keys(rd_args *args, const rd_keys *keys, size_t count)
 void bq_rd_arg_copy(rd_args *args, bq_str text)
 {
     bq_rd_arg_join(args, text, BQ_STR(""));
+}
+
+void bq_rd_arg_millionths(rd_args *args, uint32_t millionths)
+{
+    char text[16];
+    (void)snprintf(text, sizeof(text), "0.%06u", millionths % 1000000);
+    bq_rd_arg_copy(args, bq_str_of(text));
 }
 
 /* Whole seconds, as the scores are; never shorter than what was asked for. */
@@ -91,8 +114,9 @@ void bq_rd_lease_from(const rd_transport *t, rd_delivery *d, int64_t sent_ms, in
         d->held.in.lease_until_ms = 0;
         return;
     }
-    d->score = server_ms / 1000 + lease_seconds(t);
-    int64_t deadline = d->score * 1000;
+    int64_t deadline =
+        t->layout->deadline ? t->layout->deadline(t, server_ms) : (server_ms / 1000 + lease_seconds(t)) * 1000;
+    d->score = deadline / 1000;
     /* Counted from when the command was sent: the server looked at its clock later than that. What was known before
      * holds as well, and the latest of such bounds is the best. */
     int64_t until = sent_ms + (deadline - server_ms);

@@ -36,25 +36,31 @@ typedef struct rd_keys {
 #define RD_FIRST_ITEM 7
 
 typedef struct rd_layout {
-    const char *binding; /* row of the binding table */
-    bool frames;         /* headers travel in a frame around the body (contract 7.1) */
-    bool waits_for_all;  /* one connection waits for all queues */
-    bool scans_sets;     /* a queue may consist of sorted sets alone */
+    const char *binding;  /* row of the binding table */
+    bool frames;          /* headers travel in a frame around the body (contract 7.1) */
+    bool waits_for_all;   /* one connection waits for all queues */
+    bool scans_sets;      /* a queue may consist of sorted sets alone */
+    bool fails_natively;  /* the broker retries and rejects by itself */
+    const char *key_type; /* of the key that tells a queue's name; NULL: a list */
     rd_script reserve_script, settle_script, purge_script;
     bq_status (*keys)(const struct rd_options *options, bq_str queue, rd_keys *out);
+    /* NULL: nothing to object to. What would be wrong in an operation is told before anything is sent. */
+    bq_status (*check)(const bq_op *op, bq_error *err);
     /* A batch of publishes to one queue. Returns the script, RD_SCRIPTS when it is a command of its own. */
     rd_script (*publish)(struct rd_transport *t, const struct rd_slots *batch, bool delayed);
     void (*reserve)(struct rd_transport *t, size_t index, size_t count, bool beside, rd_expect *expect);
-    /* The script of settlements in one queue: its head, then its entries. `verb`: a r b t d e (acknowledge, release, put
-     * back in front, retry, dead letter, extend); `target`: the dead letter's, an index. */
+    /* The script of settlements in one queue: its head, then its entries. `verb`: a r b t d e n x (acknowledge, release,
+     * put back in front, retry, dead letter, extend, fail, fail for good); `op`: NULL with b; `target`: the dead
+     * letter's, an index. */
     void (*settle)(struct rd_transport *t, size_t index, const rd_targets *targets);
-    void (*entry)(struct rd_transport *t, char verb, const struct rd_delivery *d, const bq_outgoing *out,
-                  size_t target);
+    void (*entry)(struct rd_transport *t, char verb, const struct rd_delivery *d, const bq_op *op, size_t target);
     /* The command that blocks until a queue has something, without its time-out. */
     void (*wait)(struct rd_transport *t, const struct rd_waiter *w);
     /* The `index`th reservation of an answer, whose message is in `d` already. False: out of memory. */
     bool (*read)(const struct rd_transport *t, struct rd_delivery *d, const rd_reply *reply, size_t index,
                  const rd_expect *expect);
+    /* When a reservation of now lapses, by the server's clock in ms; NULL: whole seconds later. */
+    int64_t (*deadline)(const struct rd_transport *t, int64_t server_ms);
     /* Now and then, for each queue: how often in ms (-1: never), and what is sent. Returns the script. */
     int64_t (*chore_ms)(const struct rd_transport *t);
     rd_script (*chore)(struct rd_transport *t, size_t index);
@@ -62,8 +68,12 @@ typedef struct rd_layout {
     bq_str (*queue_of)(const struct rd_options *options, bq_str key);
     bq_status (*stats)(struct rd_transport *t, const rd_keys *queue, const rd_keys *dead, int64_t end,
                        bq_queue_stats *out, bq_error *err);
+    /* NULL: what is ready is a list. The script shows messages as they are stored, each followed by what `read_peeked`
+     * wants to know. */
+    rd_script (*peek)(struct rd_transport *t, const rd_keys *keys, uint64_t after, size_t count);
+    bool (*read_peeked)(struct rd_delivery *d, const rd_reply *page, size_t at);
 } rd_layout;
 
-extern const rd_layout bq_rd_list, bq_rd_laravel;
+extern const rd_layout bq_rd_list, bq_rd_laravel, bq_rd_bullmq;
 
 #endif

@@ -23,7 +23,7 @@ void bq_rd_tell(rd_transport *t, bq_event_kind kind, const bq_error *err)
 
 static bool by_sentinel(const rd_transport *t)
 {
-    return strcmp(t->config->url->scheme, "redis+sentinel") == 0;
+    return strstr(t->config->url->scheme, "+sentinel") != NULL;
 }
 
 /* ---- loss --------------------------------------------------------------------------------------------------------- */
@@ -162,7 +162,7 @@ static bq_stream_config address(rd_transport *t)
 {
     const bq_url *url = t->config->url;
     bq_stream_config config = {.tls = t->tls, .connect_timeout_ms = t->options->net.connect_timeout_ms};
-    if (strcmp(url->scheme, "redis+unix") == 0) {
+    if (strstr(url->scheme, "+unix")) {
         config.path = url->path;
     } else if (by_sentinel(t)) {
         config.host = t->master_host;

@@ -3,7 +3,6 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/rand.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,29 +31,11 @@ static bq_str list_queue_of(const rd_options *options, bq_str key)
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------- */
 
-static void random_hex(char *out, size_t digits)
-{
-    static const char hex[] = "0123456789abcdef";
-    unsigned char bytes[16];
-    bq_random(bytes, digits / 2);
-    for (size_t i = 0; i < digits; i++)
-        out[i] = hex[i % 2 ? bytes[i / 2] & 15 : bytes[i / 2] >> 4];
-    out[digits] = '\0';
-}
-
-/* The beginning of a reservation's token: eight zeros would mark it as parked (contract 7.1). */
-static void random_token(char out[25])
-{
-    do
-        random_hex(out, 24);
-    while (memcmp(out, "00000000", 8) == 0);
-}
-
 /* For the tokens of what a script parks. */
 static void arg_random(rd_args *args)
 {
     char random[9];
-    random_hex(random, 8);
+    bq_rd_random_hex(random, 8);
     bq_rd_arg_copy(args, bq_str_of(random));
 }
 
@@ -109,7 +90,7 @@ static void list_reserve(rd_transport *t, size_t index, size_t count, bool besid
 {
     rd_args *args = &t->args;
     int64_t lapses = t->options->retry_after_ms / 100; /* ten leases, in seconds */
-    random_token(expect->token);
+    bq_rd_random_token(expect->token);
     bq_rd_arg_script(args, RD_LIST_RESERVE, 4);
     bq_rd_arg_keys(args, &t->subs[index].keys, 4);
     bq_rd_arg_lease(t, args);
@@ -146,7 +127,7 @@ static void list_settle(rd_transport *t, size_t index, const rd_targets *targets
     bq_rd_arg_lease(t, args);
 }
 
-static void list_entry(rd_transport *t, char verb, const rd_delivery *d, const bq_outgoing *out, size_t target)
+static void list_entry(rd_transport *t, char verb, const rd_delivery *d, const bq_op *op, size_t target)
 {
     rd_args *args = &t->args;
     bq_rd_arg_copy(args, (bq_str){&verb, 1});
@@ -154,9 +135,9 @@ static void list_entry(rd_transport *t, char verb, const rd_delivery *d, const b
     bq_rd_arg(args, bq_rd_text(d->raw));
     bq_rd_arg_int(args, d->place);
     if (verb == 't' || verb == 'd')
-        arg_element(args, out);
+        arg_element(args, &op->out);
     if (verb == 't' || verb == 'r')
-        bq_rd_arg_int(args, out->delay_ms > 0 ? out->delay_ms : 0);
+        bq_rd_arg_int(args, op->out.delay_ms > 0 ? op->out.delay_ms : 0);
     if (verb == 'd')
         bq_rd_arg_int(args, (int64_t)(5 + target));
 }
@@ -193,7 +174,7 @@ static rd_script list_chore(rd_transport *t, size_t index)
     bq_rd_arg_join(args, keys->key[1], BQ_STR(":orphans"));
     bq_rd_arg_int(args, (t->options->adopt_ms + 999) / 1000);
     bq_rd_arg_lease(t, args);
-    random_token(token);
+    bq_rd_random_token(token);
     bq_rd_arg_copy(args, (bq_str){token, 24});
     return RD_LIST_ADOPT;
 }

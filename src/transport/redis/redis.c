@@ -27,9 +27,18 @@ static int64_t sooner(int64_t a, int64_t b)
 
 /* ---- open and close ---------------------------------------------------------------------------------------------- */
 
-static bool is_scheme(const rd_transport *t, const char *scheme)
+/* "redis+unix" and "bullmq+unix" are of the kind "+unix". */
+static bool is_kind(const rd_transport *t, const char *kind)
 {
-    return strcmp(t->config->url->scheme, scheme) == 0;
+    const char *scheme = t->config->url->scheme;
+    size_t len = strlen(scheme), end = strlen(kind);
+    return len > end && strcmp(scheme + len - end, kind) == 0;
+}
+
+static bool is_tls(const rd_transport *t)
+{
+    const char *scheme = t->config->url->scheme;
+    return strcmp(scheme, "rediss") == 0 || strcmp(scheme, "bullmqs") == 0;
 }
 
 /* "/2" names a database; a unix socket's path is the socket's, so there it is an option. */
@@ -37,9 +46,10 @@ static bq_status read_db(rd_transport *t, bq_error *err)
 {
     const char *path = t->config->url->path;
     int64_t db = 0;
-    if (is_scheme(t, "redis+unix")) {
+    if (is_kind(t, "+unix")) {
         if (!path || !*path)
-            return bq_fail(err, BQ_INVALID, "the URL names no socket: redis+unix:///path/to/redis.sock?db=0");
+            return bq_fail(err, BQ_INVALID, "the URL names no socket: %s:///path/to/redis.sock?db=0",
+                           t->config->url->scheme);
         t->db = t->options->db < 0 ? 0 : t->options->db;
         return BQ_OK;
     }
@@ -61,10 +71,11 @@ static bq_status check_config(rd_transport *t, bq_error *err)
     for (size_t i = 0; i < config->queue_count; i++)
         if (config->queues[i].len == 0)
             return bq_fail(err, BQ_INVALID, "a queue needs a name");
-    if (!is_scheme(t, "redis+unix") && config->url->host_count == 0)
+    if (!is_kind(t, "+unix") && config->url->host_count == 0)
         return bq_fail(err, BQ_INVALID, "the URL names no host");
-    if (is_scheme(t, "redis+sentinel") && (!t->options->master || !*t->options->master))
-        return bq_fail(err, BQ_INVALID, "the URL needs the master's name: redis+sentinel://host:26379/0?master=NAME");
+    if (is_kind(t, "+sentinel") && (!t->options->master || !*t->options->master))
+        return bq_fail(err, BQ_INVALID, "the URL needs the master's name: %s://host:26379/0?master=NAME",
+                       config->url->scheme);
     if (t->options->adopt_ms >= 0 && t->layout == &bq_rd_laravel)
         return bq_fail(err, BQ_CONFIG, "adopt is for the list layout: Laravel's has nothing to adopt");
     return read_db(t, err);
@@ -92,18 +103,17 @@ static bq_status make_subs(rd_transport *t, bq_error *err)
     return BQ_OK;
 }
 
-static bq_status redis_open(void *state, const bq_transport_config *config, bq_error *err)
+bq_status bq_rd_open(rd_transport *t, const bq_transport_config *config, const rd_layout *layout, bq_error *err)
 {
-    rd_transport *t = state;
     t->config = config;
     t->host = config->host;
     t->options = config->options;
-    t->layout = bq_rd_layout_of(t->options);
+    t->layout = layout;
     t->state = RD_DOWN;
     t->want = 0;
     bq_rd_args_init(&t->args);
     bq_status status = check_config(t, err);
-    if (status == BQ_OK && is_scheme(t, "rediss"))
+    if (status == BQ_OK && is_tls(t))
         status = bq_tls_context_new(&t->tls, &t->options->tls, err);
     if (status == BQ_OK)
         status = make_subs(t, err);
@@ -153,7 +163,7 @@ static void return_on_close(rd_transport *t, int64_t timeout_ms)
     }
 }
 
-static void redis_close(void *state, int64_t timeout_ms)
+void bq_rd_close(void *state, int64_t timeout_ms)
 {
     rd_transport *t = state;
     rd_expect expect;
@@ -193,9 +203,11 @@ static bool decide_here(rd_transport *t, rd_slot *slot, int64_t now_ms)
     const bq_op *op = slot->op;
     rd_delivery *d = rd_delivery_of(op->in);
     bq_status status = BQ_STATUS_COUNT_;
+    bq_error err = {.status = BQ_OK};
     if (op->deadline_ms <= now_ms)
         status = BQ_TIMEOUT;
-    else if (op->kind == BQ_OP_REJECT || op->kind == BQ_OP_NATIVE_RETRY)
+    else if (t->layout->fails_natively ? op->kind == BQ_OP_RETRY || op->kind == BQ_OP_DEAD_LETTER
+                                       : op->kind == BQ_OP_REJECT || op->kind == BQ_OP_NATIVE_RETRY)
         status = BQ_UNSUPPORTED;
     else if ((op->kind == BQ_OP_PUBLISH || op->kind == BQ_OP_DEAD_LETTER) && op->out.queue.len == 0)
         status = BQ_INVALID;
@@ -203,13 +215,15 @@ static bool decide_here(rd_transport *t, rd_slot *slot, int64_t now_ms)
         status = BQ_OK;
     else if (op->kind != BQ_OP_PUBLISH && (!d || d->held.detached || d->held.settled))
         status = BQ_LOST;
+    else if (t->layout->check)
+        status = t->layout->check(op, &err) == BQ_OK ? BQ_STATUS_COUNT_ : err.status;
     if (status == BQ_STATUS_COUNT_)
         return false;
-    bq_rd_slot_decide(t, slot, status, NULL);
+    bq_rd_slot_decide(t, slot, status, err.status == status ? &err : NULL);
     return true;
 }
 
-static size_t redis_submit(void *state, bq_op *const *ops, size_t count)
+size_t bq_rd_submit(void *state, bq_op *const *ops, size_t count)
 {
     rd_transport *t = state;
     int64_t now = t->host->now_ms();
@@ -228,7 +242,7 @@ static size_t redis_submit(void *state, bq_op *const *ops, size_t count)
     return i;
 }
 
-static size_t redis_take(void *state, bq_incoming **out, size_t max)
+size_t bq_rd_take(void *state, bq_incoming **out, size_t max)
 {
     rd_transport *t = state;
     int64_t now = t->host->now_ms();
@@ -248,7 +262,7 @@ static size_t redis_take(void *state, bq_incoming **out, size_t max)
     return count;
 }
 
-static void redis_forget(void *state, bq_incoming *in)
+void bq_rd_forget(void *state, bq_incoming *in)
 {
     rd_delivery *d = rd_delivery_of(in);
     if (d->held.detached)
@@ -290,7 +304,7 @@ size_t bq_rd_watch(rd_transport *t, struct pollfd *fds, size_t max, int64_t *dea
     return used;
 }
 
-static size_t redis_prepare(void *state, size_t want, struct pollfd *fds, size_t max, int64_t *deadline_ms)
+size_t bq_rd_prepare(void *state, size_t want, struct pollfd *fds, size_t max, int64_t *deadline_ms)
 {
     rd_transport *t = state;
     t->want = want;
@@ -391,14 +405,14 @@ void bq_rd_turn(rd_transport *t, const struct pollfd *fds, size_t count)
             bq_rd_waiter_drop(t, &t->waiters[i], now);
 }
 
-static void redis_service(void *state, const struct pollfd *fds, size_t count)
+void bq_rd_service(void *state, const struct pollfd *fds, size_t count)
 {
     rd_transport *t = state;
     if (t->state != RD_CLOSED && t->state != RD_BROKEN)
         bq_rd_turn(t, fds, count);
 }
 
-static bool redis_idle(void *state, bool all)
+bool bq_rd_idle(void *state, bool all)
 {
     rd_transport *t = state;
     t->drains = all ? 2 : 1;
@@ -422,17 +436,27 @@ static bool redis_idle(void *state, bool all)
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-static const bq_binding *redis_binding(const void *options)
-{
-    return bq_binding_find(bq_str_of(bq_rd_layout_of(options)->binding));
-}
-
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
 
-static const char *redis_library(void)
+const char *bq_rd_library(void)
 {
     return "hiredis " TEXT(HIREDIS_MAJOR) "." TEXT(HIREDIS_MINOR) "." TEXT(HIREDIS_PATCH);
+}
+
+static const rd_layout *layout_of(const rd_options *options)
+{
+    return options->layout == RD_LARAVEL ? &bq_rd_laravel : &bq_rd_list;
+}
+
+static bq_status redis_open(void *state, const bq_transport_config *config, bq_error *err)
+{
+    return bq_rd_open(state, config, layout_of(config->options), err);
+}
+
+static const bq_binding *redis_binding(const void *options)
+{
+    return bq_binding_find(bq_str_of(layout_of(options)->binding));
 }
 
 static const char *const schemes[] = {"redis", "rediss", "redis+unix", "redis+sentinel", NULL};
@@ -452,14 +476,7 @@ static const bq_option table[] = {
      "for ever"},
     {"adopt", BQ_OPT_DURATION, offsetof(rd_options, adopt_ms), "off", -1, INT64_C(31536000000), NULL, 0, NULL,
      "list: messages that an old peer left being worked, without a deadline, get one after that time"},
-    {"db", BQ_OPT_INT, offsetof(rd_options, db), "-1", -1, 65535, NULL, 0, NULL,
-     "redis+unix: the database; -1: the first"},
-    {"master", BQ_OPT_STRING, offsetof(rd_options, master), NULL, 0, 0, NULL, 0, NULL,
-     "redis+sentinel: the master's name there"},
-    {"sentinel_user", BQ_OPT_STRING, offsetof(rd_options, sentinel_user), NULL, 0, 0, NULL, 0, NULL,
-     "redis+sentinel: the user for the Sentinels themselves"},
-    {"sentinel_password", BQ_OPT_STRING, offsetof(rd_options, sentinel_password), NULL, 0, 0, NULL, BQ_OPT_SECRET, NULL,
-     "redis+sentinel: the password for the Sentinels themselves"},
+    BQ_RD_SERVER_OPTION_ROWS("redis"),
     {.name = NULL},
 };
 
@@ -477,15 +494,5 @@ const bq_transport_ops bq_redis_ops = {
                     BQ_CAP_KEEP,
     .binding = redis_binding,
     .open = redis_open,
-    .close = redis_close,
-    .prepare = redis_prepare,
-    .service = redis_service,
-    .take = redis_take,
-    .submit = redis_submit,
-    .reap = bq_rd_reap,
-    .forget = redis_forget,
-    .interrupt = NULL,
-    .idle = redis_idle,
-    .admin = &bq_redis_admin,
-    .library = redis_library,
+    BQ_RD_OPS,
 };

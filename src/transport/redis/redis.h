@@ -9,6 +9,7 @@
 #ifndef BQ_REDIS_REDIS_H
 #define BQ_REDIS_REDIS_H
 
+#include <babelqueue/bullmq.h>
 #include <babelqueue/transport.h>
 
 #include "transport/redis/conn.h"
@@ -54,6 +55,10 @@ typedef struct rd_options {
     const char *master;
     const char *sentinel_user;
     const char *sentinel_password;
+    /* BullMQ */
+    int64_t stalled_interval_ms, max_stalled;
+    int64_t job_attempts, job_priority; /* -1: not given */
+    const char *job_backoff, *job_on_complete, *job_on_fail;
 } rd_options;
 
 enum { RD_LIST, RD_LARAVEL };
@@ -90,8 +95,9 @@ typedef struct rd_delivery {
     rd_frame frame; /* list */
     char token[33]; /* list */
     int64_t place;  /* list: among those in processing when it was reserved, from 1 */
-    char *member;   /* Laravel: the reserved member where it is not the job */
+    char *member;   /* Laravel: the reserved member where it is not the job; BullMQ: the job's id */
     size_t member_len;
+    char *name;    /* BullMQ: the job's */
     int64_t score; /* of the reservation; 0: not known for certain */
     bool settling; /* a settlement is written: its place in the prefetch is free */
 } rd_delivery;
@@ -133,6 +139,7 @@ typedef struct rd_transport {
     const bq_transport_host *host;
     const rd_options *options;
     const rd_layout *layout;
+    bq_bullmq_job job; /* BullMQ: what a published job is given that says nothing itself */
     bq_tls_context *tls;
     rd_state state;
     int64_t db;
@@ -199,9 +206,12 @@ void bq_rd_delivery_let_go(rd_transport *t, rd_delivery *d);
 
 /* ---- layout.c ----------------------------------------------------------------------------------------------------- */
 
-const rd_layout *bq_rd_layout_of(const rd_options *options);
 bq_status bq_rd_keys_make(const char *prefix, bq_str queue, const char *const suffix[4][2], rd_keys *out);
 void bq_rd_keys_clear(rd_keys *keys);
+/* An even number of digits, at most 32, and a NUL. */
+void bq_rd_random_hex(char *out, size_t digits);
+/* The beginning of a reservation's token: eight zeros would mark it as parked (contract 7.1). */
+void bq_rd_random_token(char out[25]);
 /* Takes a suffix off a name, unless nothing would be left. */
 bool bq_rd_strip(bq_str *name, const char *suffix);
 /* "EVALSHA digest n", and the keys of a queue. */
@@ -209,6 +219,8 @@ void bq_rd_arg_script(rd_args *args, rd_script script, size_t keys);
 void bq_rd_arg_keys(rd_args *args, const rd_keys *keys, size_t count);
 /* For a text that lives shorter than the arguments. */
 void bq_rd_arg_copy(rd_args *args, bq_str text);
+/* A number from 0 to below 1. */
+void bq_rd_arg_millionths(rd_args *args, uint32_t millionths);
 void bq_rd_arg_lease(const rd_transport *t, rd_args *args);
 void bq_rd_lease_from(const rd_transport *t, rd_delivery *d, int64_t sent_ms, int64_t server_ms);
 
@@ -256,6 +268,59 @@ size_t bq_rd_watch(rd_transport *t, struct pollfd *fds, size_t max, int64_t *dea
 bq_status bq_rd_call(rd_transport *t, rd_script script, int64_t end, rd_reply **reply, bq_error *err) BQ_MUST_CHECK;
 
 extern const bq_admin_ops bq_redis_admin;
-extern const bq_transport_ops bq_redis_ops;
+
+/* ---- redis.c: what the tables of all layouts have in common ------------------------------------------------------- */
+
+bq_status bq_rd_open(rd_transport *t, const bq_transport_config *config, const rd_layout *layout, bq_error *err);
+void bq_rd_close(void *state, int64_t timeout_ms);
+size_t bq_rd_prepare(void *state, size_t want, struct pollfd *fds, size_t max, int64_t *deadline_ms);
+void bq_rd_service(void *state, const struct pollfd *fds, size_t count);
+size_t bq_rd_take(void *state, bq_incoming **out, size_t max);
+size_t bq_rd_submit(void *state, bq_op *const *ops, size_t count);
+void bq_rd_forget(void *state, bq_incoming *in);
+bool bq_rd_idle(void *state, bool all);
+const char *bq_rd_library(void);
+
+#define BQ_RD_OPS                                                                                                      \
+    .close = bq_rd_close, .prepare = bq_rd_prepare, .service = bq_rd_service, .take = bq_rd_take,                      \
+    .submit = bq_rd_submit, .reap = bq_rd_reap, .forget = bq_rd_forget, .idle = bq_rd_idle, .admin = &bq_redis_admin,  \
+    .library = bq_rd_library
+
+/* Which server it is, of the URLs that begin with `family`. */
+#define BQ_RD_SERVER_OPTION_ROWS(family)                                                                               \
+    {"db",                                                                                                             \
+     BQ_OPT_INT,                                                                                                       \
+     offsetof(rd_options, db),                                                                                         \
+     "-1",                                                                                                             \
+     -1,                                                                                                               \
+     65535,                                                                                                            \
+     NULL,                                                                                                             \
+     0,                                                                                                                \
+     NULL,                                                                                                             \
+     family "+unix: the database; -1: the first"},                                                                     \
+        {"master",                                                                                                     \
+         BQ_OPT_STRING,                                                                                                \
+         offsetof(rd_options, master),                                                                                 \
+         NULL,                                                                                                         \
+         0,                                                                                                            \
+         0,                                                                                                            \
+         NULL,                                                                                                         \
+         0,                                                                                                            \
+         NULL,                                                                                                         \
+         family "+sentinel: the master's name there"},                                                                 \
+        {"sentinel_user",                                                                                              \
+         BQ_OPT_STRING,                                                                                                \
+         offsetof(rd_options, sentinel_user),                                                                          \
+         NULL,                                                                                                         \
+         0,                                                                                                            \
+         0,                                                                                                            \
+         NULL,                                                                                                         \
+         0,                                                                                                            \
+         NULL,                                                                                                         \
+         family "+sentinel: the user for the Sentinels themselves"},                                                   \
+    {                                                                                                                  \
+        "sentinel_password", BQ_OPT_STRING, offsetof(rd_options, sentinel_password), NULL, 0, 0, NULL, BQ_OPT_SECRET,  \
+            NULL, family "+sentinel: the password for the Sentinels themselves"                                        \
+    }
 
 #endif

@@ -18,6 +18,13 @@ typedef enum rd_script {
     RD_LARAVEL_DELAY,
     RD_LARAVEL_STATS,
     RD_LARAVEL_PURGE,
+    RD_BULL_ADD,
+    RD_BULL_RESERVE,
+    RD_BULL_SETTLE,
+    RD_BULL_STALLED,
+    RD_BULL_STATS,
+    RD_BULL_PURGE,
+    RD_BULL_PEEK,
     RD_SCRIPTS
 } rd_script;
 

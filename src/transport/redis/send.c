@@ -112,6 +112,8 @@ static char verb_of(bq_op_kind kind)
     case BQ_OP_RELEASE: return 'r';
     case BQ_OP_RETRY: return 't';
     case BQ_OP_DEAD_LETTER: return 'd';
+    case BQ_OP_NATIVE_RETRY: return 'n';
+    case BQ_OP_REJECT: return 'x';
     default: return 'e';
     }
 }
@@ -122,7 +124,7 @@ static rd_script settle_args(rd_transport *t, const rd_slots *batch, rd_targets 
     for (const rd_slot *slot = batch->head; slot; slot = slot->next) {
         const bq_op *op = slot->op;
         size_t target = op->kind == BQ_OP_DEAD_LETTER ? target_index(targets, op->out.queue) : 0;
-        t->layout->entry(t, verb_of(op->kind), rd_delivery_of(op->in), &op->out, target);
+        t->layout->entry(t, verb_of(op->kind), rd_delivery_of(op->in), op, target);
     }
     return t->layout->settle_script;
 }

@@ -173,6 +173,7 @@ void bq_rd_delivery_free(rd_delivery *d)
     bq_rd_frame_clear(&d->frame);
     bq_rd_reply_free(d->raw);
     bq_free(d->member);
+    bq_free(d->name);
     bq_free(d);
 }
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static int port, first_db, db_count, turn, fd = -1;
-static const char *common = "";
+static const char *common = "", *scheme = "redis";
 
 void redis_places(int first, int count)
 {
@@ -29,6 +29,11 @@ void redis_places(int first, int count)
 void redis_options(const char *options)
 {
     common = options ? options : "";
+}
+
+void redis_scheme(const char *name)
+{
+    scheme = name;
 }
 
 int redis_port(void)
@@ -68,7 +73,7 @@ const char *redis_place(const char *options)
     static char url[1024];
     turn++;
     (void)redis_do("FLUSHDB");
-    int len = snprintf(url, sizeof(url), "redis://127.0.0.1:%d/%d", port, first_db + (turn - 1) % db_count);
+    int len = snprintf(url, sizeof(url), "%s://127.0.0.1:%d/%d", scheme, port, first_db + (turn - 1) % db_count);
     const char *parts[] = {common, options};
     char mark = '?';
     for (int i = 0; i < 2; i++)

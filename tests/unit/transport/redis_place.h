@@ -12,6 +12,8 @@ void redis_places(int first, int count);
 const char *redis_place(const char *options);
 /* Options that every place gets: "layout=laravel"; NULL: none. */
 void redis_options(const char *options);
+/* The scheme of the URLs; "redis" until then. */
+void redis_scheme(const char *name);
 /* One inline command on the current place, its reply as it came ("+OK\r\n"); valid until the next call. */
 const char *redis_do(const char *command);
 int redis_port(void);

@@ -1,0 +1,151 @@
+-- Active jobs are settled, each only while its lock is ours. KEYS[1]: the queue's keys begin with it.
+-- ARGV  lock in ms, then entries, each of a verb, the job's id, the token and:
+--       a value (complete, the return value as JSON) | r ms (give back) | b (give back at once) | e (extend the lock)
+--       | n reason trace ms random (fail, and retry as the job's options say; ms: -1, or a delay instead of its backoff;
+--       random: from 0 to 1) | x reason trace (fail for good)
+-- Reply {now in ms, per entry 1: done, 0: no longer ours, or the error's text}
+local function ours(id, token)
+    return call('GET', base .. id .. ':lock') == token
+end
+
+local function unlock(id)
+    call('DEL', base .. id .. ':lock')
+    call('SREM', base .. 'stalled', id)
+end
+
+local function opts_of(id)
+    return decode(call('HGET', base .. id, 'opts'))
+end
+
+local function complete(id, value)
+    local job = base .. id
+    if call('SCARD', job .. ':dependencies') > 0 then
+        return 'ERR the job has children that are not finished'
+    elseif call('ZCARD', job .. ':unsuccessful') > 0 then
+        return 'ERR the job has children that failed'
+    end
+    unlock(id)
+    if not finish(id, opts_of(id), true, 'returnvalue', value) then
+        return 0
+    end
+    drained()
+    return 1
+end
+
+local function fail(id, opts, reason, trace)
+    unlock(id)
+    note_failure(base .. id, opts, reason, trace)
+    if not finish(id, opts, false, 'failedReason', reason) then
+        return 0
+    end
+    drained()
+    return 1
+end
+
+local function delay_job(id, ms)
+    call('HSET', base .. id, 'delay', ms)
+    local due = put_off(base, id, ms)
+    emit_trimmed(base, 'delayed', 'jobId', id, 'delay', due)
+    wake_when_due(base)
+end
+
+-- Without an attempt of its own: in front of what waits, or of its priority.
+local function give_back(id, ms)
+    unlock(id)
+    if call('LREM', base .. 'active', -1, id) == 0 then
+        return 0
+    end
+    if ms > 0 then
+        delay_job(id, ms)
+        return 1
+    end
+    local state, priority = state_of(base), priority_of(base .. id)
+    if priority > 0 then
+        call('ZADD', base .. 'prioritized', priority * 4294967296, id)
+    else
+        call('RPUSH', state.list, id)
+    end
+    wake(base, state)
+    emit_trimmed(base, 'waiting', 'jobId', id, 'prev', 'active')
+    return 1
+end
+
+-- The job's own backoff after its `made`th failure, in ms; nil and a reason: it is to fail.
+local function backoff(opts, made, random)
+    local how = opts.backoff
+    if type(how) == 'number' then
+        how = {type = 'fixed', delay = how}
+    elseif type(how) ~= 'table' then
+        return 0
+    end
+    local delay, jitter = tonumber(how.delay) or 0, tonumber(how.jitter) or 0
+    if how.type == 'exponential' then
+        delay = math.floor(2 ^ (made - 1) * delay + 0.5)
+    elseif how.type ~= 'fixed' then
+        return nil, 'Unknown backoff strategy ' .. tostring(how.type)
+    end
+    if jitter > 0 then
+        delay = math.floor(random * delay * jitter + delay * (1 - jitter))
+    end
+    return delay
+end
+
+local function retry(id, reason, trace, ms, random)
+    local job, opts = base .. id, opts_of(id)
+    local made = (tonumber(call('HGET', job, 'atm') or 0) or 0) + 1
+    if made >= (tonumber(opts.attempts) or 0) then
+        return fail(id, opts, reason, trace)
+    end
+    if ms < 0 then
+        local delay, why = backoff(opts, made, random)
+        if not delay then
+            return fail(id, opts, why, trace)
+        end
+        ms = delay
+    end
+    unlock(id)
+    note_failure(job, opts, reason, trace)
+    if call('LREM', base .. 'active', -1, id) == 0 then
+        return 0
+    end
+    call('HINCRBY', job, 'atm', 1)
+    if ms > 0 then
+        delay_job(id, ms)
+        return 1
+    end
+    put_in_line(base, id, priority_of(job), opts.lifo and 'RPUSH' or 'LPUSH')
+    wake(base, state_of(base))
+    emit_trimmed(base, 'waiting', 'jobId', id, 'prev', 'active')
+    return 1
+end
+
+local function extend(id, token)
+    call('SET', base .. id .. ':lock', token, 'PX', ARGV[1])
+    call('SREM', base .. 'stalled', id)
+    return 1
+end
+
+local arguments = {a = 1, r = 1, b = 0, e = 0, n = 4, x = 2}
+local results = {now}
+local at = 2
+while at <= #ARGV do
+    local verb, id, token = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+    local first, second, third, fourth = ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]
+    local result = 0
+    if ours(id, token) and call('EXISTS', base .. id) == 1 then
+        if verb == 'a' then
+            result = complete(id, first)
+        elseif verb == 'r' or verb == 'b' then
+            result = give_back(id, verb == 'r' and tonumber(first) or 0)
+        elseif verb == 'n' then
+            result = retry(id, first, second, tonumber(third), tonumber(fourth))
+        elseif verb == 'x' then
+            result = fail(id, opts_of(id), first, second)
+        else
+            result = extend(id, token)
+        end
+    end
+    results[#results + 1] = result
+    at = at + 3 + arguments[verb]
+end
+return results

@@ -1,0 +1,374 @@
+"""The BullMQ layout (contract 7.3) beside the library of Node.js itself, versions 5 and 6, on a real server."""
+
+import json
+import re
+import time
+
+import pytest
+
+from support.node import Peer
+from support.wait import until
+
+URN = "urn:babel:orders:created"
+PREFIX = "bull:orders:"
+
+
+def body(n=0, **data):
+    """An envelope as text, the same from either side."""
+    return json.dumps(
+        {
+            "job": URN,
+            "trace_id": "trace-1",
+            "data": {"n": n, **data},
+            "meta": {"id": f"id-{n}", "queue": "orders", "lang": "c", "schema_version": 1, "created_at": 1700000000000},
+            "attempts": 0,
+        },
+        separators=(",", ":"),
+    )
+
+
+class Bull:
+    """An empty database, what is in it, and both sides at it."""
+
+    def __init__(self, server, db, library):
+        self.server, self.db, self.library = server, db, library
+        self.redis = server.client(db=db)
+        self.redis.flushdb()
+        self.peers = []
+
+    def peer(self):
+        self.peers.append(Peer(self.server.port, self.db, self.library))
+        return self.peers[-1]
+
+    def url(self, **options):
+        text = "&".join(f"{k}={v}" for k, v in options.items())
+        return f"bullmq://127.0.0.1:{self.server.port}/{self.db}" + (f"?{text}" if text else "")
+
+    def job(self, id):
+        return {k.decode(): v.decode() for k, v in self.redis.hgetall(f"{PREFIX}{id}").items()}
+
+    def events(self):
+        entries = self.redis.xrange(f"{PREFIX}events")
+        return [{k.decode(): v.decode() for k, v in fields.items()} for _, fields in entries]
+
+    def active(self):
+        return self.redis.llen(f"{PREFIX}active")
+
+    def count(self, state):
+        key = PREFIX + state
+        return self.redis.llen(key) if self.redis.type(key) == b"list" else self.redis.zcard(key)
+
+    def dump(self):
+        """All keys with types and contents, without what differs from one moment to the next."""
+        return {key.decode(): self.content(key) for key in sorted(self.redis.keys("*"))}
+
+    def content(self, key):
+        kind = self.redis.type(key).decode()
+        if kind == "hash":
+            return kind, {k.decode(): plain(k.decode(), v.decode()) for k, v in self.redis.hgetall(key).items()}
+        if kind == "list":
+            return kind, [v.decode() for v in self.redis.lrange(key, 0, -1)]
+        if kind == "set":
+            return kind, sorted(v.decode() for v in self.redis.smembers(key))
+        if kind == "zset":
+            # Those of one millisecond are in no order.
+            scores = [(m.decode(), plain("score", f"{s:.0f}")) for m, s in self.redis.zrange(key, 0, -1, withscores=True)]
+            return kind, sorted(scores) if all(score == "T" for _, score in scores) else scores
+        if kind == "stream":
+            return kind, [{k.decode(): plain(k.decode(), v.decode()) for k, v in f.items()} for _, f in self.redis.xrange(key)]
+        value = self.redis.get(key).decode()
+        return kind, "token" if key.endswith(b":lock") else value, "expires" if self.redis.pttl(key) > 0 else "stays"
+
+
+def plain(name, value):
+    """Times become "T" (milliseconds) and "T*4096", JSON is read, traces are cut to their first lines."""
+    if re.fullmatch(r"1[78]\d{11}(\.\d+)?", value):
+        return "T"
+    if re.fullmatch(r"7\d{15}", value):
+        return "T*4096"
+    if name == "stacktrace":
+        return [trace.split("\n")[0] for trace in json.loads(value)]
+    if name == "opts":
+        return json.loads(value)
+    return value
+
+
+@pytest.fixture(params=["bullmq", "bullmq6"])
+def bull(request, redis_server):
+    made = Bull(redis_server, 3, request.param)
+    yield made
+    for peer in made.peers:
+        peer.close()
+
+
+# ---- adding -------------------------------------------------------------------------------------------------------------
+
+
+ADDS = {
+    "plain": ({}, []),
+    "delay": ({"delay": 60000}, ["--delay", "1m"]),
+    "no delay": ({"delay": 0}, ["--delay", "0"]),
+    "attempts": ({"attempts": 5}, ["--attempts", "5"]),
+    "fixed": ({"attempts": 3, "backoff": 500}, ["--attempts", "3", "--backoff", "fixed:500ms"]),
+    "exponential": (
+        {"attempts": 3, "backoff": {"type": "exponential", "delay": 1000, "jitter": 0.5}},
+        ["--attempts", "3", "--backoff", "exponential:1s:0.5"],
+    ),
+    "priority": ({"priority": 7}, ["--priority", "7"]),
+    "delayed priority": ({"priority": 7, "delay": 60000}, ["--priority", "7", "--delay", "1m"]),
+    "lifo": ({"lifo": True}, ["--lifo"]),
+    "own id": ({"jobId": "mine"}, ["--job-id", "mine"]),
+    "remove": (
+        {"removeOnComplete": True, "removeOnFail": 100},
+        ["--remove-on-complete", "yes", "--remove-on-fail", "100"],
+    ),
+    "age": ({"removeOnComplete": {"age": 3600}}, ["--remove-on-complete", "1h"]),
+    "logs": ({"keepLogs": 10}, ["--keep-logs", "10"]),
+    "deduplication": ({"deduplication": {"id": "d"}}, ["--dedup", "d"]),
+    "headers": ({"telemetry": {"metadata": '{"traceparent":"00-1"}'}}, ["--header", "traceparent=00-1"]),
+}
+
+
+def add_twice_each(new_bq, bull, name, paused=False):
+    """What Redis holds when Node has added two jobs, and when we have."""
+    options, arguments = ADDS[name]
+    dumps = []
+    peer = bull.peer()
+    for side in ("node", "ours"):
+        bull.redis.flushdb()
+        peer.run(f"const q = new bullmq.Queue('orders', {{connection}}); await q.waitUntilReady(); {'await q.pause();' if paused else ''} await q.close()")
+        for n in range(2):
+            if side == "node":
+                peer.run(f"await queue('orders').add({json.dumps(URN)}, {body(n)}, {json.dumps(options)})")
+            else:
+                new_bq(bull.url()).run("publish", "-q", "orders", "--raw", body(n), *arguments)
+        dumps.append(bull.dump())
+    return dumps
+
+
+def same(node, ours):
+    for _, job in [value for key, value in node.items() if re.fullmatch(PREFIX + r"(\d+|mine)", key)]:
+        # A delay of 0 is none for us: it is not passed on.
+        if job["opts"].get("delay") == 0:
+            del job["opts"]["delay"]
+    assert ours == node
+
+
+@pytest.mark.parametrize("name", ADDS)
+def test_what_adding_writes(new_bq, bull, name):
+    same(*add_twice_each(new_bq, bull, name))
+
+
+@pytest.mark.parametrize("name", ["plain", "priority", "lifo", "delay"])
+def test_what_adding_to_a_paused_queue_writes(new_bq, bull, name):
+    same(*add_twice_each(new_bq, bull, name, paused=True))
+
+
+# ---- working ------------------------------------------------------------------------------------------------------------
+
+
+# What the workers of both sides do with a job: its data ask for a result, for failures, for time.
+COPROCESS = """
+import json, sys, time
+for line in sys.stdin:
+    m = json.loads(line)
+    want = m["envelope"].get("data") or {}
+    time.sleep(want.get("sleep", 0) / 1000)
+    if want.get("reject"):
+        answer = {"error": want.get("message", "asked to"), "exception": "UnrecoverableError", "reject": True}
+    elif want.get("fail", 0) > m["attempts"]:
+        answer = {"error": want.get("message", "asked to"), "exception": "Error"}
+    else:
+        answer = {"ok": True, **({"result": want["result"]} if "result" in want else {})}
+    print(json.dumps({"n": m["n"], **answer}, separators=(",", ":")), flush=True)
+"""
+
+
+@pytest.fixture
+def handler(tmp_path):
+    import sys
+
+    script = tmp_path / "handler.py"
+    script.write_text(COPROCESS)
+    return ["--handle-stdio", f"{sys.executable} {script}"]
+
+
+WORKS = {
+    "completes": [({}, {})],
+    "a result": [({"result": {"a": [1, "x"]}}, {})],
+    "two": [({}, {}), ({}, {})],
+    "fails": [({"fail": 9}, {})],
+    "fails with attempts": [({"fail": 9}, {"attempts": 2})],
+    "retried at once": [({"fail": 1}, {"attempts": 3})],
+    "retried last in first out": [({"fail": 1}, {"attempts": 3, "lifo": True})],
+    "retried later": [({"fail": 1}, {"attempts": 3, "backoff": 150})],
+    "retried with a priority": [({"fail": 1}, {"attempts": 3, "priority": 4})],
+    "exponential": [({"fail": 2}, {"attempts": 3, "backoff": {"type": "exponential", "delay": 50}})],
+    "unrecoverable": [({"reject": True}, {"attempts": 3})],
+    "trace limit": [({"fail": 3}, {"attempts": 4, "stackTraceLimit": 2})],
+    "no trace": [({"fail": 1}, {"attempts": 4, "stackTraceLimit": 0})],
+    "removed when completed": [({}, {"removeOnComplete": True})],
+    "removed when failed": [({"fail": 9}, {"removeOnFail": True})],
+    "the last two stay": [({}, {"removeOnComplete": 2})] * 4,
+    "the last failed one stays": [({"fail": 9}, {"removeOnFail": {"count": 1}})] * 3,
+    "an hour": [({}, {"removeOnComplete": {"age": 3600}})] * 2,
+    "deduplicated": [({}, {"deduplication": {"id": "d"}})],
+    "deduplicated for a time": [({}, {"deduplication": {"id": "d", "ttl": 60000}})],
+    "priorities": [({}, {"priority": 5}), ({}, {"priority": 1}), ({}, {}), ({}, {"priority": 1})],
+    "last in first out": [({}, {}), ({}, {"lifo": True})],
+    "delayed": [({}, {"delay": 200})],
+    "own id": [({}, {"jobId": "mine"})],
+}
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_what_working_writes(new_bq, bull, handler, name):
+    """The same jobs, worked by Node and by us: keys, fields and events are the same."""
+    jobs, dumps = WORKS[name], []
+    for side in ("node", "ours"):
+        bull.redis.flushdb()
+        peer = bull.peer()
+        for n, (data, options) in enumerate(jobs):
+            peer.run(f"await queue('orders').add({json.dumps(URN)}, {body(n, **data)}, {json.dumps(options)})")
+        if side == "node":
+            peer.run("""worker('orders', {}, async (job) => {
+                const want = job.data.data;
+                const error = want.reject ? new bullmq.UnrecoverableError('asked to') : new Error('asked to');
+                if (want.reject || want.fail > job.attemptsMade) throw error;
+                return want.result;
+            })""")
+            work = None
+        else:
+            work = new_bq(bull.url()).start("work", "-q", "orders", "--prefetch", 1, *handler)
+        until(lambda: bull.events().count({"event": "drained"}) > 0 and idle(bull), 20, lambda: bull.dump())
+        if work:
+            work.stop()
+        peer.close()
+        # Who waits takes the marker away, sooner or later.
+        bull.redis.delete(f"{PREFIX}marker", f"{PREFIX}stalled-check", f"{PREFIX}stalled")
+        dumps.append(bull.dump())
+    assert dumps[1] == dumps[0]
+
+
+def idle(bull):
+    return not any(bull.count(state) for state in ("wait", "paused", "active", "delayed", "prioritized"))
+
+
+def test_headers_and_names_arrive(new_bq, bull):
+    """Both ways: the job's name is the URN, its data the envelope byte for byte, headers are in the telemetry metadata."""
+    bq, peer = new_bq(bull.url()), bull.peer()
+    exact = body(0).replace('"n":0', '"n":9007199254740993,"x":1.0')
+    bq.run("publish", "-q", "orders", "--raw", exact, "--header", "traceparent=00-1")
+    peer.run("worker('orders', {}, async (job) => { ran.push([job.name, job.data.meta.id, job.opts.telemetry.metadata]) })")
+    until(lambda: peer.run("return ran.length") == 1, 10, "Node's worker")
+    assert peer.run("return ran[0]") == [URN, "id-0", '{"traceparent":"00-1"}']
+    assert bull.job(1)["data"] == exact
+    peer.close()
+    peer = bull.peer()
+    peer.run(f"await queue('orders').add('other', {body(1)}, {{telemetry: {{metadata: '{{\"tracestate\":\"a=1\"}}'}}}})")
+    line = bq.run("work", "-q", "orders", "--print", "--max", 1, "--format", "full").json[0]
+    assert line["body"] == body(1) and line["headers"] == {"tracestate": "a=1"}
+
+
+def counts(bull):
+    return bull.peer().run("return await queue('orders').getJobCounts()")
+
+
+def test_paused_limited_and_crowded_queues(new_bq, bull):
+    """Nothing is taken from a paused queue; the queue's own concurrency and rate limit are kept."""
+    bq, peer = new_bq(bull.url()), bull.peer()
+    peer.run("await queue('orders').pause()")
+    for n in range(4):
+        bq.run("publish", "-q", "orders", "--raw", body(n))
+    work = bq.start("work", "-q", "orders", "--concurrency", 4, "--exec", "sleep 0.3")
+    time.sleep(1)  # nothing is to happen
+    assert bull.active() == 0 and bull.count("completed") == 0
+    peer.run("await queue('orders').setGlobalConcurrency(2); await queue('orders').resume()")
+    most = 0
+    deadline = time.monotonic() + 20
+    while bull.count("completed") < 4 and time.monotonic() < deadline:
+        most = max(most, bull.active())
+    assert bull.count("completed") == 4 and most == 2
+    peer.run("await queue('orders').removeGlobalConcurrency(); await queue('orders').setGlobalRateLimit(2, 1000)")
+    start = time.monotonic()
+    for n in range(6):
+        bq.run("publish", "-q", "orders", "--raw", body(n))
+    until(lambda: bull.count("completed") == 10, 20, "the rest")
+    assert time.monotonic() - start >= 1.5, "two a second"
+    work.stop()
+    assert bull.active() == 0
+
+
+@pytest.mark.parametrize("who", ["ours", "node"])
+def test_a_stalled_job_is_recovered_by_the_other_side(new_bq, bull, who):
+    """Either worker is killed in the middle of a job; the other one handles it again, and the second time it is failed for
+    good, as BullMQ's own."""
+    ours = new_bq(bull.url(lock_duration="1s", stalled_interval="1s"))
+    node_options = "{lockDuration: 1000, stalledInterval: 1000, lockRenewTime: 500}"
+    peer, killed = bull.peer(), bull.peer()
+    peer.run(f"await queue('orders').add({json.dumps(URN)}, {body(0, sleep=60000)})")
+
+    def start():
+        if who == "ours":
+            return ours.start("work", "-q", "orders", "--exec", "sleep 60")
+        killed.run(f"worker('orders', {node_options})")
+        return killed
+
+    victim = start()
+    until(lambda: bull.active() == 1, 10, "a job in hand")
+    victim.kill()
+    if who == "ours":
+        peer.run(f"worker('orders', {node_options}, async (job) => {{ ran.push(job.id) }})")
+        until(lambda: bull.count("completed") == 1, 20, lambda: bull.dump())
+    else:
+        ours.run("work", "-q", "orders", "--exec", "true", "--max", 1, timeout=20)
+        assert bull.count("completed") == 1
+    assert bull.job(1)["stc"] == "1" and bull.job(1)["ats"] == "2" and bull.active() == 0
+    assert [e["event"] for e in bull.events()].count("stalled") == 1
+
+
+def test_a_job_that_stalls_too_often_fails(new_bq, bull):
+    """By our check and by ours alone: it goes on to the failed set without a handler, with BullMQ's own words."""
+    bq = new_bq(bull.url(lock_duration="1s", stalled_interval="1s"))
+    bq.run("publish", "-q", "orders", "--raw", body(0))
+    for turn in ("1", "2"):
+        work = bq.start("work", "-q", "orders", "--exec", "sleep 60")
+        until(lambda turn=turn: bull.job(1).get("ats") == turn, 20, "a job in hand")
+        work.kill()
+        until(lambda: not bull.redis.exists(f"{PREFIX}1:lock"), 10, "the end of its lock")
+    work = bq.start("work", "-q", "orders", "--exec", "exit 9")
+    until(lambda: bull.count("failed") == 1, 20, lambda: bull.dump())
+    work.stop()
+    job = bull.job(1)
+    assert job["failedReason"] == "job stalled more than allowable limit" and job["stc"] == "2"
+    assert "defa" not in job and bull.active() == 0 and not bull.redis.exists(f"{PREFIX}1:lock")
+    assert counts(bull)["failed"] == 1
+
+
+def test_poison_fails_for_good(new_bq, bull):
+    """Whatever its attempts say; with a dead-letter queue the record is a job there, under the same name."""
+    bq, peer = new_bq(bull.url()), bull.peer()
+    peer.run("await queue('orders').add('broken', {no: 'envelope'}, {attempts: 5})")
+    work = bq.start("work", "-q", "orders", "--exec", "true", "--dlq")
+    until(lambda: bull.count("failed") == 1, 10, lambda: bull.dump())
+    work.stop()
+    assert bull.job(1)["atm"] == "1" and "Undecodable BabelQueue body" in bull.job(1)["failedReason"]
+    record = peer.run("return (await queue('orders.dlq').getJobs(['wait']))[0]")
+    assert record["name"] == "broken" and record["data"]["dead_letter"]["reason"] == "poison"
+    assert record["data"]["dead_letter"]["original_queue"] == "orders" and record["data"]["no"] == "envelope"
+
+
+def test_a_flow(new_bq, bull, handler):
+    """A parent waits for its children, whoever works them, and is worked then."""
+    peer = bull.peer()
+    peer.run(f"""
+        const flow = keep(new bullmq.FlowProducer({{connection}}));
+        await flow.add({{name: 'parent', queueName: 'orders', data: {body(0)},
+            children: [1, 2].map((n) => ({{name: 'child', queueName: 'parts', data: {body(1, result=7)}}}))}})""")
+    bq = new_bq(bull.url())
+    assert bull.redis.zcard(f"{PREFIX}waiting-children") == 1
+    bq.run("work", "-q", "parts", *handler, "--max", 2)
+    parent = bull.redis.lindex(f"{PREFIX}wait", 0).decode()
+    assert sorted(bull.redis.hvals(f"{PREFIX}{parent}:processed")) == [b"7", b"7"]
+    peer.run("worker('orders', {}, async (job) => { ran.push(Object.values(await job.getChildrenValues())) })")
+    until(lambda: peer.run("return ran") == [[7, 7]], 10, lambda: bull.dump())
