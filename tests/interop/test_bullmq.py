@@ -372,3 +372,143 @@ def test_a_flow(new_bq, bull, handler):
     assert sorted(bull.redis.hvals(f"{PREFIX}{parent}:processed")) == [b"7", b"7"]
     peer.run("worker('orders', {}, async (job) => { ran.push(Object.values(await job.getChildrenValues())) })")
     until(lambda: peer.run("return ran") == [[7, 7]], 10, lambda: bull.dump())
+
+
+# ---- bug reports from the field -----------------------------------------------------------------------------------------
+
+
+def test_a_worker_goes_on_after_an_outage(new_bq, server, tmp_path):
+    """Field, bullmq#4585: Redis is away for 20 s, longer than a worker blocks. It says so meanwhile, and takes the next job
+    within 5 s of the server's return."""
+    one = server("--appendonly", "yes", "--appendfsync", "always")
+    bq = new_bq(f"bullmq://127.0.0.1:{one.port}/0?reconnect_max=2s")
+    done = tmp_path / "done"
+    work = bq.start("work", "-q", "orders", "--exec", f"echo x >>'{done}'")
+    bq.run("publish", "-q", "orders", URN, "{}")
+    until(done.exists, 10, "the first job")
+    one.kill()
+    work.until_err(rb"connection down", 5)
+    time.sleep(20)  # the outage
+    one.start()
+    back = time.monotonic()
+    bq.run("publish", "-q", "orders", URN, "{}")
+    until(lambda: done.read_text() == "x\nx\n", 10, "the second job")
+    assert time.monotonic() - back < 5
+    work.until_err(rb"connected again", 1)
+    work.stop()
+
+
+@pytest.mark.parametrize("worker", ["node", "ours"])
+def test_a_delayed_job_does_not_hide_the_next_one(new_bq, bull, worker, tmp_path):
+    """Field, bullmq#2389: an idle worker, a job in 60 s, then one for now, which starts within a second."""
+    bq, peer = new_bq(bull.url()), bull.peer()
+    if worker == "node":
+        peer.run("await worker('orders').waitUntilReady()")
+    else:
+        bq.start("work", "-q", "orders", "--exec", "true")
+    until(lambda: b"bzpopmin" in {c["cmd"].encode() for c in bull.redis.client_list() if c["db"] == str(bull.db)}, 10, "an idle worker")
+    if worker == "node":
+        bq.run("publish", "-q", "orders", "--raw", body(0), "--delay", "60s")
+        bq.run("publish", "-q", "orders", "--raw", body(1))
+    else:
+        peer.run(f"await queue('orders').add('x', {body(0)}, {{delay: 60000}}); await queue('orders').add('x', {body(1)})")
+    added = time.monotonic()
+    until(lambda: bull.count("completed") == 1, 5, "the job for now")
+    assert time.monotonic() - added < 1
+    assert bull.count("delayed") == 1
+    # Whatever became of the marker of the delayed one, it is done when it is due.
+    bull.redis.zadd(f"{PREFIX}delayed", {"1": (time.time() * 1000 - 1) * 4096})
+    until(lambda: bull.count("completed") == 2, 15, "the delayed one")
+
+
+@pytest.mark.parametrize("outcome", ["completes", "fails"])
+def test_a_lost_lock_overwrites_nothing(new_bq, bull, outcome, tmp_path):
+    """Field, bull#1416: the lock is somebody else's when the handler ends: the job's fields are not touched."""
+    bq, go = new_bq(bull.url()), tmp_path / "go"
+    bq.run("publish", "-q", "orders", "--raw", body(0), "--attempts", 3)
+    work = bq.start(
+        "work", "-q", "orders", "--exec", f"while [ ! -e '{go}' ]; do sleep 0.05; done; [ {outcome} = completes ]"
+    )
+    until(lambda: bull.active() == 1, 10, "the job in hand")
+    bull.redis.set(f"{PREFIX}1:lock", "somebody else's", px=60000)
+    before, events = bull.job(1), bull.events()
+    go.touch()
+    work.until_err(rb"lease.*lost|came too late", 10)
+    work.stop()
+    assert bull.job(1) == before and bull.events() == events
+    assert bull.redis.get(f"{PREFIX}1:lock") == b"somebody else's" and bull.active() == 1
+
+
+# ---- a mixed fleet ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_mixed_fleet(new_bq, bull, tmp_path):
+    """Two workers of Node and two of ours over many jobs with failures, delays and kills: every job ends as its options
+    say, nothing stays active, stalled or locked, and Node's counts and events are right."""
+    import random
+    import sys
+
+    from support import build
+
+    if bull.library != "bullmq":
+        pytest.skip("expected: the fleet runs once, with version 5")
+    count = build.scale("BQ_FLEET_JOBS", 20000)
+    chance = random.Random(7)
+    bq = new_bq(bull.url(lock_duration="2s", stalled_interval="1s", max_stalled=1000))
+    script = tmp_path / "handler.py"
+    script.write_text(COPROCESS)
+    node_options = "{lockDuration: 2000, lockRenewTime: 1000, stalledInterval: 1000, maxStalledCount: 1000, concurrency: 8}"
+    producer = bull.peer()
+
+    def start(index):
+        if index % 2:
+            peer = bull.peer()
+            peer.run(f"worker('orders', {node_options})")
+            return peer
+        return bq.start("work", "-q", "orders", "--concurrency", 8, "--handle-stdio", f"{sys.executable} {script}")
+
+    want = {"completed": 0, "failed": 0}
+    bulk = []
+    for n in range(count):
+        attempts, fail = chance.choice([(1, 0)] * 6 + [(3, 1), (3, 2), (2, 9), (1, 9)])
+        want["completed" if fail < attempts else "failed"] += 1
+        options = {"attempts": attempts}
+        if chance.random() < 0.1:
+            options["delay"] = chance.randrange(1, 3000)
+        if attempts > 1 and chance.random() < 0.5:
+            options["backoff"] = chance.choice([50, {"type": "exponential", "delay": 20}])
+        if chance.random() < 0.05:
+            options["priority"] = chance.randrange(1, 10)
+        bulk.append({"name": URN, "data": json.loads(body(n, fail=fail, result=n)), "opts": options})
+    counted = bull.peer()
+    counted.run("globalThis.seen = await events('orders'); return 0")
+    workers = [start(n) for n in range(4)]
+    for at in range(0, count, 1000):
+        producer.run(f"await queue('orders').addBulk({json.dumps(bulk[at : at + 1000])})")
+        if at and at % 2000 == 0:
+            victim = chance.randrange(4)
+            workers[victim].kill()
+            workers[victim] = start(victim)
+    until(lambda: bull.count("completed") + bull.count("failed") == count, 240, lambda: {
+        state: bull.count(state) for state in ("wait", "active", "delayed", "prioritized", "completed", "failed")})  # fmt: skip
+    until(lambda: not bull.redis.keys(f"{PREFIX}*:lock") and bull.active() == 0, 20, "nothing active or locked")
+    for index, one in enumerate(workers):
+        one.stop() if index % 2 == 0 else one.close()
+    got = producer.run("return await queue('orders').getJobCounts()")
+    assert {state: n for state, n in got.items() if n} == want
+    for at in range(0, count, 5000):
+        for job in producer.run(
+            f"return (await queue('orders').getJobs(['completed', 'failed'], {at}, {at + 4999}))"
+            ".map((j) => [j.attemptsMade, j.opts.attempts, j.data.data.fail, j.returnvalue, j.data.data.n, j.failedReason])"
+        ):
+            made, attempts, fail, result, n, reason = job
+            if fail < attempts:
+                assert (made, result) == (fail + 1, n), job
+            else:
+                assert (made, reason) == (attempts, "asked to"), job
+    assert not bull.redis.exists(f"{PREFIX}stalled") or bull.redis.scard(f"{PREFIX}stalled") == 0
+    seen = counted.run("""const by = {};
+        for (const e of globalThis.seen) if (e.event === 'completed' || e.event === 'failed') (by[e.event] ??= new Set()).add(e.jobId);
+        return [by.completed?.size ?? 0, by.failed?.size ?? 0]""")
+    assert seen == [want["completed"], want["failed"]]
