@@ -2,6 +2,12 @@
 -- ARGV  jobs of nine: name, data, opts as JSON, delay in ms, priority, 1: last in first out, id ("": the next number),
 --       deduplication id ("": none) and its time in ms (0: until the job has ended)
 -- Reply {id...}: that of the job there is already, where it is a duplicate
+local state = state_of(base)
+local longest = events_max(base)
+-- Every job takes a number, also one that brings an id of its own.
+local number = call('INCRBY', base .. 'id', #ARGV / 9) - #ARGV / 9
+local ready = false
+
 local function duplicate_of(id, deduplication, ttl)
     local held = base .. 'de:' .. deduplication
     local taken
@@ -21,42 +27,39 @@ local function duplicate_of(id, deduplication, ttl)
 end
 
 local function add(name, data, opts, delay, priority, lifo, own, deduplication, ttl)
-    local id = tostring(call('INCR', base .. 'id'))
-    events_max(base)
-    if own ~= '' then
-        id = own
-        if call('EXISTS', base .. id) == 1 then
-            emit_trimmed(base, 'duplicated', 'jobId', id)
-            return id
-        end
-    end
-    if deduplication ~= '' then
-        local first = duplicate_of(id, deduplication, ttl)
-        if first then
-            return first
-        end
-    end
+    number = number + 1
+    local id = own == '' and string.format('%.0f', number) or own
     local job = base .. id
-    call('HSET', job, 'name', name, 'data', data, 'opts', opts, 'timestamp', now, 'delay', delay, 'priority', priority)
+    if own ~= '' and call('EXISTS', job) == 1 then
+        emit_trimmed(base, 'duplicated', 'jobId', id)
+        return id
+    end
+    local first = deduplication ~= '' and duplicate_of(id, deduplication, tonumber(ttl))
+    if first then
+        return first
+    end
+    call('HSET', job, 'name', name, 'data', data, 'opts', opts, 'timestamp', now_text, 'delay', delay, 'priority', priority)
     if deduplication ~= '' then
         call('HSET', job, 'deid', deduplication)
     end
-    emit(base, 'added', 'jobId', id, 'name', name)
-    if delay > 0 then
-        local due = put_off(base, id, delay)
+    call('XADD', base .. 'events', '*', 'event', 'added', 'jobId', id, 'name', name)
+    if delay ~= '0' then
+        local due = put_off(base, id, tonumber(delay))
         emit_trimmed(base, 'delayed', 'jobId', id, 'delay', due)
         wake_when_due(base)
         return id
     end
-    put_in_line(base, id, priority, lifo and 'RPUSH' or 'LPUSH')
-    wake(base, state_of(base))
-    emit_trimmed(base, 'waiting', 'jobId', id)
+    put_in_line(base, state, id, tonumber(priority), lifo == '1' and 'RPUSH' or 'LPUSH')
+    call('XADD', base .. 'events', 'MAXLEN', '~', longest, '*', 'event', 'waiting', 'jobId', id)
+    ready = true
     return id
 end
 
 local ids = {}
 for at = 1, #ARGV, 9 do
-    ids[#ids + 1] = add(ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]),
-        ARGV[at + 5] == '1', ARGV[at + 6], ARGV[at + 7], tonumber(ARGV[at + 8]))
+    ids[#ids + 1] = add(unpack(ARGV, at, at + 8))
+end
+if ready then
+    wake(base, state)
 end
 return ids

@@ -4,19 +4,25 @@ local base = KEYS[1]
 local call = redis.call
 local clock = call('TIME')
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
+-- As text: a number would be printed for each command that it is handed to.
+local now_text = string.format('%.0f', now)
 
 local function emit(queue, ...)
     call('XADD', queue .. 'events', '*', 'event', ...)
 end
 
 -- How long the stream of events may get; whoever needs it first sets it.
+local lengths = {}
 local function events_max(queue)
-    local length = call('HGET', queue .. 'meta', 'opts.maxLenEvents')
-    if not length then
-        length = '10000'
-        call('HSET', queue .. 'meta', 'opts.maxLenEvents', length)
+    if not lengths[queue] then
+        local length = call('HGET', queue .. 'meta', 'opts.maxLenEvents')
+        if not length then
+            length = '10000'
+            call('HSET', queue .. 'meta', 'opts.maxLenEvents', length)
+        end
+        lengths[queue] = length
     end
-    return length
+    return lengths[queue]
 end
 
 local function emit_trimmed(queue, ...)
@@ -36,7 +42,8 @@ local function state_of(queue)
         state.halted = true
         state.list = is_newer(meta[5]) and state.list or queue .. 'paused'
     elseif meta[2] then
-        state.halted = call('LLEN', queue .. 'active') >= tonumber(meta[2])
+        state.concurrency, state.active = tonumber(meta[2]), call('LLEN', queue .. 'active')
+        state.halted = state.active >= state.concurrency
     end
     return state
 end
@@ -60,12 +67,12 @@ local function wake_when_due(queue)
     end
 end
 
-local function put_in_line(queue, id, priority, push)
+local function put_in_line(queue, state, id, priority, push)
     if priority > 0 then
         local turn = call('INCR', queue .. 'pc') % 4294967296
         call('ZADD', queue .. 'prioritized', priority * 4294967296 + turn, id)
     else
-        call(push, state_of(queue).list, id)
+        call(push, state.list, id)
     end
 end
 
@@ -94,14 +101,16 @@ end
 
 -- ---- parents --------------------------------------------------------------------------------------------------------
 
-local function parent_of(job)
-    local stored = call('HMGET', job, 'parent', 'parentKey')
-    local parent = decode(stored[1])
+local function parent_of(stored, key)
+    if not stored and not key then
+        return nil
+    end
+    local parent = decode(stored)
     if type(parent.id) == 'string' and type(parent.queueKey) == 'string' then
         return {key = parent.queueKey .. ':' .. parent.id, id = parent.id, queue = parent.queueKey .. ':', flags = parent}
     end
-    local queue, id = string.match(stored[2] or '', '^(.*:)([^:]+)$')
-    return queue and {key = stored[2], id = id, queue = queue, flags = {}}
+    local queue, id = string.match(key or '', '^(.*:)([^:]+)$')
+    return queue and {key = key, id = id, queue = queue, flags = {}}
 end
 
 local function parent_goes_on(parent)
@@ -114,7 +123,7 @@ local function parent_goes_on(parent)
         wake_when_due(parent.queue)
         return
     end
-    put_in_line(parent.queue, parent.id, priority, 'RPUSH')
+    put_in_line(parent.queue, state, parent.id, priority, 'RPUSH')
     wake(parent.queue, state)
     emit(parent.queue, 'waiting', 'jobId', parent.id, 'prev', 'waiting-children')
 end
@@ -144,8 +153,7 @@ local function parent_fails(parent, job)
 end
 
 -- A finished child is no longer waited for, in the way that its flags ask for.
-local function tell_parent(job, completed, value)
-    local parent = parent_of(job)
+local function tell_parent(job, parent, completed, value)
     if not parent then
         return
     end
@@ -211,23 +219,29 @@ local function free_deduplication(id, deduplication)
     end
 end
 
--- From active to completed or failed. `field`: returnvalue or failedReason. False: it was not active.
-local function finish(id, opts, completed, field, value)
+-- From active to completed or failed. `field`: returnvalue or failedReason; `links`: what else the job holds, its deid,
+-- parent and parentKey. False: it was not active.
+local trimmed, finished = false, false
+local function finish(id, opts, links, completed, field, value)
     local job = base .. id
     local set = base .. (completed and 'completed' or 'failed')
-    if call('LREM', base .. 'active', -1, id) == 0 then
+    if call('LREM', base .. 'active', '-1', id) == 0 then
         return false
     end
-    call('XTRIM', base .. 'events', 'MAXLEN', '~', events_max(base))
-    free_deduplication(id, call('HGET', job, 'deid'))
-    tell_parent(job, completed, value)
-    local made = call('HINCRBY', job, 'atm', 1)
+    if not trimmed then
+        call('XTRIM', base .. 'events', 'MAXLEN', '~', events_max(base))
+        trimmed = true
+    end
+    finished = true
+    free_deduplication(id, links.deid)
+    tell_parent(job, parent_of(links.parent, links.key), completed, value)
+    local made = call('HINCRBY', job, 'atm', '1')
     local count, age, limit = kept(completed and opts.removeOnComplete or not completed and opts.removeOnFail)
     if count == 0 then
         delete_job(job)
     else
-        call('ZADD', set, now, id)
-        call('HSET', job, field, value, 'finishedOn', now)
+        call('ZADD', set, now_text, id)
+        call('HSET', job, field, value, 'finishedOn', now_text)
         if not completed then
             call('HDEL', job, 'defa')
         end
@@ -240,8 +254,8 @@ local function finish(id, opts, completed, field, value)
     return true
 end
 
-local function drained()
-    if call('LLEN', base .. 'wait') == 0 and call('LLEN', base .. 'active') == 0
+local function tell_drained()
+    if finished and call('LLEN', base .. 'wait') == 0 and call('LLEN', base .. 'active') == 0
         and call('ZCARD', base .. 'prioritized') == 0 then
         emit(base, 'drained')
     end

@@ -9,7 +9,7 @@ local function promote(state)
     end
     call('ZREM', base .. 'delayed', unpack(due))
     for _, id in ipairs(due) do
-        put_in_line(base, id, priority_of(base .. id), 'LPUSH')
+        put_in_line(base, state, id, priority_of(base .. id), 'LPUSH')
         emit(base, 'waiting', 'jobId', id, 'prev', 'delayed')
         call('HSET', base .. id, 'delay', 0)
     end
@@ -56,55 +56,66 @@ local function activate(id, state, token)
     local job = base .. id
     count_for_limit(state)
     call('SET', job .. ':lock', token, 'PX', ARGV[3])
-    emit(base, 'active', 'jobId', id, 'prev', 'waiting')
-    call('HSET', job, 'processedOn', now)
-    call('HINCRBY', job, 'ats', 1)
-    wake(base, state)
+    call('XADD', base .. 'events', '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+    call('HSET', job, 'processedOn', now_text)
+    call('HINCRBY', job, 'ats', '1')
 end
 
 -- It stalled too often, or a child of it failed: it fails without being handled.
-local function fail_deferred(id, opts, reason)
+local function fail_deferred(id, opts, links, reason)
     local job = base .. id
     call('DEL', job .. ':lock')
     call('SREM', base .. 'stalled', id)
     note_failure(job, opts, reason, 'UnrecoverableError: ' .. reason)
-    finish(id, opts, false, 'failedReason', reason)
-    drained()
+    finish(id, opts, links, false, 'failedReason', reason)
+end
+
+local function metadata(opts)
+    local text = string.find(opts or '', '"tm"', 1, true) and decode(opts).tm
+    return type(text) == 'string' and text or ''
 end
 
 local got, bytes, serial = {}, 0, 0
 local state = state_of(base)
 promote(state)
 local pause = limited(state)
-while not state.halted and pause == 0 and serial < tonumber(ARGV[1]) and bytes < tonumber(ARGV[2]) do
+local most = tonumber(ARGV[1])
+if state.concurrency then
+    most = math.min(most, state.concurrency - state.active)
+end
+while not state.halted and pause == 0 and serial < most and bytes < tonumber(ARGV[2]) do
     local id = next_job()
     if not id then
         break
     end
-    local stored = call('HMGET', base .. id, 'data', 'opts', 'atm', 'name', 'defa')
+    local stored = call('HMGET', base .. id, 'data', 'opts', 'atm', 'name', 'defa', 'deid', 'parent', 'parentKey')
     if not stored[1] then -- its hash is gone: there is nothing to do
         call('LREM', base .. 'active', 1, id)
     else
         serial = serial + 1
         activate(id, state, string.format('%s%08x', ARGV[4], serial))
-        local opts = decode(stored[2])
         if stored[5] then
-            fail_deferred(id, opts, stored[5])
+            local links = {deid = stored[6], parent = stored[7], key = stored[8]}
+            fail_deferred(id, decode(stored[2]), links, stored[5])
         else
             got[#got + 1] = stored[1]
-            got[#got + 1] = {id, tonumber(stored[3] or 0), stored[4] or '', type(opts.tm) == 'string' and opts.tm or ''}
+            got[#got + 1] = {id, tonumber(stored[3] or 0), stored[4] or '', metadata(stored[2])}
             bytes = bytes + #stored[1]
         end
     end
     pause = limited(state)
-    state = state_of(base)
 end
+if serial > 0 then
+    -- There may be more: the next idle worker is to look as well.
+    wake(base, state)
+end
+tell_drained()
 
 local due = next_due(base)
 local left = 0
 if pause > 0 then
     due = math.min(due or now + pause, now + pause)
-elseif not state.halted then
+elseif not state.halted and (not state.concurrency or serial < most) then
     left = call('LLEN', base .. 'wait') + call('ZCARD', base .. 'prioritized')
 end
 return {now, left, due and math.ceil(due) or -1, call('LLEN', base .. 'active'), call('ZCARD', base .. 'delayed'), 0, 0,

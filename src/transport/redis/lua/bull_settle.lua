@@ -4,42 +4,35 @@
 --       | n reason trace ms random (fail, and retry as the job's options say; ms: -1, or a delay instead of its backoff;
 --       random: from 0 to 1) | x reason trace (fail for good)
 -- Reply {now in ms, per entry 1: done, 0: no longer ours, or the error's text}
-local function ours(id, token)
-    return call('GET', base .. id .. ':lock') == token
-end
-
 local function unlock(id)
     call('DEL', base .. id .. ':lock')
     call('SREM', base .. 'stalled', id)
 end
 
-local function opts_of(id)
-    return decode(call('HGET', base .. id, 'opts'))
+-- `stored`: opts, deid, parent, parentKey.
+local function links_of(stored)
+    return {deid = stored[2], parent = stored[3], key = stored[4]}
 end
 
-local function complete(id, value)
-    local job = base .. id
-    if call('SCARD', job .. ':dependencies') > 0 then
-        return 'ERR the job has children that are not finished'
-    elseif call('ZCARD', job .. ':unsuccessful') > 0 then
+local function complete(id, stored, value)
+    local job, opts = base .. id, {}
+    if call('EXISTS', job .. ':dependencies', job .. ':unsuccessful') > 0 then
+        if call('SCARD', job .. ':dependencies') > 0 then
+            return 'ERR the job has children that are not finished'
+        end
         return 'ERR the job has children that failed'
     end
-    unlock(id)
-    if not finish(id, opts_of(id), true, 'returnvalue', value) then
-        return 0
+    if string.find(stored[1], '"removeOnComplete"', 1, true) then
+        opts = decode(stored[1])
     end
-    drained()
-    return 1
+    unlock(id)
+    return finish(id, opts, links_of(stored), true, 'returnvalue', value) and 1 or 0
 end
 
-local function fail(id, opts, reason, trace)
+local function fail(id, stored, opts, reason, trace)
     unlock(id)
     note_failure(base .. id, opts, reason, trace)
-    if not finish(id, opts, false, 'failedReason', reason) then
-        return 0
-    end
-    drained()
-    return 1
+    return finish(id, opts, links_of(stored), false, 'failedReason', reason) and 1 or 0
 end
 
 local function delay_job(id, ms)
@@ -90,31 +83,32 @@ local function backoff(opts, made, random)
     return delay
 end
 
-local function retry(id, reason, trace, ms, random)
-    local job, opts = base .. id, opts_of(id)
+local function retry(id, stored, reason, trace, ms, random)
+    local job, opts = base .. id, decode(stored[1])
     local made = (tonumber(call('HGET', job, 'atm') or 0) or 0) + 1
     if made >= (tonumber(opts.attempts) or 0) then
-        return fail(id, opts, reason, trace)
+        return fail(id, stored, opts, reason, trace)
     end
     if ms < 0 then
         local delay, why = backoff(opts, made, random)
         if not delay then
-            return fail(id, opts, why, trace)
+            return fail(id, stored, opts, why, trace)
         end
         ms = delay
     end
     unlock(id)
     note_failure(job, opts, reason, trace)
-    if call('LREM', base .. 'active', -1, id) == 0 then
+    if call('LREM', base .. 'active', '-1', id) == 0 then
         return 0
     end
-    call('HINCRBY', job, 'atm', 1)
+    call('HINCRBY', job, 'atm', '1')
     if ms > 0 then
         delay_job(id, ms)
         return 1
     end
-    put_in_line(base, id, priority_of(job), opts.lifo and 'RPUSH' or 'LPUSH')
-    wake(base, state_of(base))
+    local state = state_of(base)
+    put_in_line(base, state, id, priority_of(job), opts.lifo and 'RPUSH' or 'LPUSH')
+    wake(base, state)
     emit_trimmed(base, 'waiting', 'jobId', id, 'prev', 'active')
     return 1
 end
@@ -132,15 +126,17 @@ while at <= #ARGV do
     local verb, id, token = ARGV[at], ARGV[at + 1], ARGV[at + 2]
     local first, second, third, fourth = ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]
     local result = 0
-    if ours(id, token) and call('EXISTS', base .. id) == 1 then
+    local stored = call('GET', base .. id .. ':lock') == token
+        and call('HMGET', base .. id, 'opts', 'deid', 'parent', 'parentKey')
+    if stored and stored[1] then
         if verb == 'a' then
-            result = complete(id, first)
+            result = complete(id, stored, first)
         elseif verb == 'r' or verb == 'b' then
             result = give_back(id, verb == 'r' and tonumber(first) or 0)
         elseif verb == 'n' then
-            result = retry(id, first, second, tonumber(third), tonumber(fourth))
+            result = retry(id, stored, first, second, tonumber(third), tonumber(fourth))
         elseif verb == 'x' then
-            result = fail(id, opts_of(id), first, second)
+            result = fail(id, stored, decode(stored[1]), first, second)
         else
             result = extend(id, token)
         end
@@ -148,4 +144,5 @@ while at <= #ARGV do
     results[#results + 1] = result
     at = at + 3 + arguments[verb]
 end
+tell_drained()
 return results
