@@ -345,6 +345,19 @@ def test_a_job_that_stalls_too_often_fails(new_bq, bull):
     assert counts(bull)["failed"] == 1
 
 
+def test_deferred_failures_among_others(new_bq, bull):
+    """What fails without being handled takes nothing from what is taken with it."""
+    bq = new_bq(bull.url())
+    for n in range(6):
+        bq.run("publish", "-q", "orders", "--raw", body(n))
+    for id in (1, 2, 4):
+        bull.redis.hset(f"{PREFIX}{id}", "defa", "asked to")
+    bq.run("work", "-q", "orders", "--exec", "true", "--drain")
+    assert sorted(bull.redis.zrange(f"{PREFIX}failed", 0, -1)) == [b"1", b"2", b"4"]
+    assert sorted(bull.redis.zrange(f"{PREFIX}completed", 0, -1)) == [b"3", b"5", b"6"]
+    assert bull.active() == 0 and not bull.redis.keys(f"{PREFIX}*:lock")
+
+
 def test_poison_fails_for_good(new_bq, bull):
     """Whatever its attempts say; with a dead-letter queue the record is a job there, under the same name."""
     bq, peer = new_bq(bull.url()), bull.peer()

@@ -148,9 +148,11 @@ static bool read_job(rd_delivery *d, const rd_reply *info)
 static bool bull_read(const rd_transport *t, rd_delivery *d, const rd_reply *reply, size_t index,
                       const rd_expect *expect)
 {
+    const rd_reply *info = bq_rd_at(reply, RD_FIRST_ITEM + 2 * index + 1);
     (void)t;
-    (void)snprintf(d->token, sizeof(d->token), "%.24s%08x", expect->token, (unsigned)(index + 1));
-    return read_job(d, bq_rd_at(reply, RD_FIRST_ITEM + 2 * index + 1));
+    /* Jobs that failed at once took numbers too. */
+    (void)snprintf(d->token, sizeof(d->token), "%.24s%08x", expect->token, (unsigned)bq_rd_int_at(info, 4, 0));
+    return read_job(d, info);
 }
 
 static void bull_settle(rd_transport *t, size_t index, const rd_targets *targets)

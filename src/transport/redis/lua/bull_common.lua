@@ -219,42 +219,80 @@ local function free_deduplication(id, deduplication)
     end
 end
 
--- From active to completed or failed. `field`: returnvalue or failedReason; `links`: what else the job holds, its deid,
--- parent and parentKey. False: it was not active.
-local trimmed, finished = false, false
-local function finish(id, opts, links, completed, field, value)
-    local job = base .. id
+-- What is known of a job that is settled: {opts, deid, parent, parentKey, atm}, in the order of these names.
+local FIELDS = {'opts', 'deid', 'parent', 'parentKey', 'atm'}
+
+local function made_of(stored)
+    return (tonumber(stored[5] or 0) or 0) + 1
+end
+
+-- What is done once for all jobs of a script, by leave(): locks and places in sets.
+local unlocked, ended, finished = {}, {}, false
+
+local function unlock(id)
+    unlocked[#unlocked + 1] = id
+end
+
+local function add_to(set, id)
+    local members = ended[set] or {}
+    members[#members + 1] = now_text
+    members[#members + 1] = id
+    ended[set] = members
+end
+
+local function add_ended()
+    for set, members in pairs(ended) do
+        call('ZADD', set, unpack(members))
+    end
+    ended = {}
+end
+
+-- From active to completed or failed. `field`: returnvalue or failedReason. False: it was not active.
+local function finish(id, opts, stored, completed, field, value)
+    local job, made = base .. id, made_of(stored)
     local set = base .. (completed and 'completed' or 'failed')
     if call('LREM', base .. 'active', '-1', id) == 0 then
         return false
     end
-    if not trimmed then
+    if not finished then
         call('XTRIM', base .. 'events', 'MAXLEN', '~', events_max(base))
-        trimmed = true
+        finished = true
     end
-    finished = true
-    free_deduplication(id, links.deid)
-    tell_parent(job, parent_of(links.parent, links.key), completed, value)
-    local made = call('HINCRBY', job, 'atm', '1')
+    free_deduplication(id, stored[2])
+    tell_parent(job, parent_of(stored[3], stored[4]), completed, value)
     local count, age, limit = kept(completed and opts.removeOnComplete or not completed and opts.removeOnFail)
     if count == 0 then
         delete_job(job)
     else
-        call('ZADD', set, now_text, id)
-        call('HSET', job, field, value, 'finishedOn', now_text)
+        add_to(set, id)
+        call('HSET', job, field, value, 'finishedOn', now_text, 'atm', made)
         if not completed then
             call('HDEL', job, 'defa')
         end
-        prune(set, count, age, limit)
+        if age or (count or 0) > 0 then
+            add_ended()
+            prune(set, count, age, limit)
+        end
     end
-    emit(base, completed and 'completed' or 'failed', 'jobId', id, field, value, 'prev', 'active')
+    call('XADD', base .. 'events', '*', 'event', completed and 'completed' or 'failed', 'jobId', id, field, value,
+        'prev', 'active')
     if not completed and made >= (tonumber(opts.attempts) or 0) then
         emit(base, 'retries-exhausted', 'jobId', id, 'attemptsMade', made)
     end
     return true
 end
 
-local function tell_drained()
+-- The end of a script that settles.
+local function leave()
+    add_ended()
+    if #unlocked > 0 then
+        local locks = {}
+        for at, id in ipairs(unlocked) do
+            locks[at] = base .. id .. ':lock'
+        end
+        call('DEL', unpack(locks))
+        call('SREM', base .. 'stalled', unpack(unlocked))
+    end
     if finished and call('LLEN', base .. 'wait') == 0 and call('LLEN', base .. 'active') == 0
         and call('ZCARD', base .. 'prioritized') == 0 then
         emit(base, 'drained')

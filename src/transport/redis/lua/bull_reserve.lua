@@ -1,7 +1,7 @@
 -- Jobs are taken: what is due is promoted, then up to ARGV[1] become active. KEYS[1]: the queue's keys begin with it.
 -- ARGV  how many, bytes at most, lock in ms, 24 hex digits that begin the locks' tokens
 -- Reply {now in ms, jobs left that could be taken, when the next one is due in ms or -1, active, delayed, 0, 0, data,
---       {id, attempts made, name, telemetry metadata or ""}, data...}
+--       {id, attempts made, name, telemetry metadata or "", number of its token}, data...}
 local function promote(state)
     local due = call('ZRANGEBYSCORE', base .. 'delayed', 0, (now + 1) * 4096 - 1, 'LIMIT', 0, 1000)
     if #due == 0 then
@@ -34,40 +34,35 @@ local function count_for_limit(state)
     end
 end
 
-local function next_job()
-    local id = call('RPOPLPUSH', base .. 'wait', base .. 'active')
-    if id and string.sub(id, 1, 2) == '0:' then -- a marker of old versions
-        call('LREM', base .. 'active', 1, id)
-        return next_job()
-    end
-    if id then
-        return id
+-- Some jobs at once, from the tail of what waits; then one by one those with a priority. None: {}.
+local function next_jobs(count)
+    local ids = call('RPOP', base .. 'wait', count)
+    if ids then
+        call('LPUSH', base .. 'active', unpack(ids))
+        return ids
     end
     local first = call('ZPOPMIN', base .. 'prioritized')
     if #first == 0 then
         call('DEL', base .. 'pc')
-        return nil
+        return {}
     end
     call('LPUSH', base .. 'active', first[1])
-    return first[1]
+    return {first[1]}
 end
 
-local function activate(id, state, token)
+local function activate(id, stored, state, token)
     local job = base .. id
     count_for_limit(state)
     call('SET', job .. ':lock', token, 'PX', ARGV[3])
     call('XADD', base .. 'events', '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
-    call('HSET', job, 'processedOn', now_text)
-    call('HINCRBY', job, 'ats', '1')
+    call('HSET', job, 'processedOn', now_text, 'ats', (tonumber(stored[9] or 0) or 0) + 1)
 end
 
 -- It stalled too often, or a child of it failed: it fails without being handled.
-local function fail_deferred(id, opts, links, reason)
-    local job = base .. id
-    call('DEL', job .. ':lock')
-    call('SREM', base .. 'stalled', id)
-    note_failure(job, opts, reason, 'UnrecoverableError: ' .. reason)
-    finish(id, opts, links, false, 'failedReason', reason)
+local function fail_deferred(id, opts, stored, reason)
+    unlock(id)
+    note_failure(base .. id, opts, reason, 'UnrecoverableError: ' .. reason)
+    finish(id, opts, stored, false, 'failedReason', reason)
 end
 
 local function metadata(opts)
@@ -84,23 +79,25 @@ if state.concurrency then
     most = math.min(most, state.concurrency - state.active)
 end
 while not state.halted and pause == 0 and serial < most and bytes < tonumber(ARGV[2]) do
-    local id = next_job()
-    if not id then
+    -- One by one where each counts for the limit of the queue.
+    local ids = next_jobs(state.max and 1 or math.min(most - serial, 16))
+    if #ids == 0 then
         break
     end
-    local stored = call('HMGET', base .. id, 'data', 'opts', 'atm', 'name', 'defa', 'deid', 'parent', 'parentKey')
-    if not stored[1] then -- its hash is gone: there is nothing to do
-        call('LREM', base .. 'active', 1, id)
-    else
-        serial = serial + 1
-        activate(id, state, string.format('%s%08x', ARGV[4], serial))
-        if stored[5] then
-            local links = {deid = stored[6], parent = stored[7], key = stored[8]}
-            fail_deferred(id, decode(stored[2]), links, stored[5])
+    for _, id in ipairs(ids) do
+        local stored = call('HMGET', base .. id, 'opts', 'deid', 'parent', 'parentKey', 'atm', 'data', 'name', 'defa', 'ats')
+        if not stored[6] then -- a marker of old versions, or its hash is gone: there is nothing to do
+            call('LREM', base .. 'active', 1, id)
         else
-            got[#got + 1] = stored[1]
-            got[#got + 1] = {id, tonumber(stored[3] or 0), stored[4] or '', metadata(stored[2])}
-            bytes = bytes + #stored[1]
+            serial = serial + 1
+            activate(id, stored, state, string.format('%s%08x', ARGV[4], serial))
+            if stored[8] then
+                fail_deferred(id, decode(stored[1]), stored, stored[8])
+            else
+                got[#got + 1] = stored[6]
+                got[#got + 1] = {id, made_of(stored) - 1, stored[7] or '', metadata(stored[1]), serial}
+                bytes = bytes + #stored[6]
+            end
         end
     end
     pause = limited(state)
@@ -109,7 +106,7 @@ if serial > 0 then
     -- There may be more: the next idle worker is to look as well.
     wake(base, state)
 end
-tell_drained()
+leave()
 
 local due = next_due(base)
 local left = 0

@@ -4,35 +4,26 @@
 --       | n reason trace ms random (fail, and retry as the job's options say; ms: -1, or a delay instead of its backoff;
 --       random: from 0 to 1) | x reason trace (fail for good)
 -- Reply {now in ms, per entry 1: done, 0: no longer ours, or the error's text}
-local function unlock(id)
-    call('DEL', base .. id .. ':lock')
-    call('SREM', base .. 'stalled', id)
-end
-
--- `stored`: opts, deid, parent, parentKey.
-local function links_of(stored)
-    return {deid = stored[2], parent = stored[3], key = stored[4]}
-end
+local locks, parents = {}, false
 
 local function complete(id, stored, value)
     local job, opts = base .. id, {}
-    if call('EXISTS', job .. ':dependencies', job .. ':unsuccessful') > 0 then
-        if call('SCARD', job .. ':dependencies') > 0 then
-            return 'ERR the job has children that are not finished'
-        end
+    if parents and call('SCARD', job .. ':dependencies') > 0 then
+        return 'ERR the job has children that are not finished'
+    elseif parents and call('ZCARD', job .. ':unsuccessful') > 0 then
         return 'ERR the job has children that failed'
     end
     if string.find(stored[1], '"removeOnComplete"', 1, true) then
         opts = decode(stored[1])
     end
     unlock(id)
-    return finish(id, opts, links_of(stored), true, 'returnvalue', value) and 1 or 0
+    return finish(id, opts, stored, true, 'returnvalue', value) and 1 or 0
 end
 
 local function fail(id, stored, opts, reason, trace)
     unlock(id)
     note_failure(base .. id, opts, reason, trace)
-    return finish(id, opts, links_of(stored), false, 'failedReason', reason) and 1 or 0
+    return finish(id, opts, stored, false, 'failedReason', reason) and 1 or 0
 end
 
 local function delay_job(id, ms)
@@ -85,7 +76,7 @@ end
 
 local function retry(id, stored, reason, trace, ms, random)
     local job, opts = base .. id, decode(stored[1])
-    local made = (tonumber(call('HGET', job, 'atm') or 0) or 0) + 1
+    local made = made_of(stored)
     if made >= (tonumber(opts.attempts) or 0) then
         return fail(id, stored, opts, reason, trace)
     end
@@ -101,7 +92,7 @@ local function retry(id, stored, reason, trace, ms, random)
     if call('LREM', base .. 'active', '-1', id) == 0 then
         return 0
     end
-    call('HINCRBY', job, 'atm', '1')
+    call('HSET', job, 'atm', made)
     if ms > 0 then
         delay_job(id, ms)
         return 1
@@ -120,29 +111,49 @@ local function extend(id, token)
 end
 
 local arguments = {a = 1, r = 1, b = 0, e = 0, n = 4, x = 2}
+
+-- All locks are looked at in one step, and whether any of the jobs has children, which few have.
+local function look()
+    local keys, children, at = {}, {}, 2
+    while at <= #ARGV do
+        local job = base .. ARGV[at + 1]
+        keys[#keys + 1] = job .. ':lock'
+        children[#children + 1] = job .. ':dependencies'
+        children[#children + 1] = job .. ':unsuccessful'
+        at = at + 3 + arguments[ARGV[at]]
+    end
+    for n, token in ipairs(call('MGET', unpack(keys))) do
+        locks[keys[n]] = token
+    end
+    parents = call('EXISTS', unpack(children)) > 0
+end
+
 local results = {now}
 local at = 2
+look()
 while at <= #ARGV do
     local verb, id, token = ARGV[at], ARGV[at + 1], ARGV[at + 2]
     local first, second, third, fourth = ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]
-    local result = 0
-    local stored = call('GET', base .. id .. ':lock') == token
-        and call('HMGET', base .. id, 'opts', 'deid', 'parent', 'parentKey')
+    local lock, result = base .. id .. ':lock', 0
+    local stored = locks[lock] == token and call('HMGET', base .. id, unpack(FIELDS))
     if stored and stored[1] then
-        if verb == 'a' then
-            result = complete(id, stored, first)
-        elseif verb == 'r' or verb == 'b' then
-            result = give_back(id, verb == 'r' and tonumber(first) or 0)
-        elseif verb == 'n' then
-            result = retry(id, stored, first, second, tonumber(third), tonumber(fourth))
-        elseif verb == 'x' then
-            result = fail(id, stored, decode(stored[1]), first, second)
-        else
+        if verb == 'e' then
             result = extend(id, token)
+        else
+            if verb == 'a' then
+                result = complete(id, stored, first)
+            elseif verb == 'n' then
+                result = retry(id, stored, first, second, tonumber(third), tonumber(fourth))
+            elseif verb == 'x' then
+                result = fail(id, stored, decode(stored[1]), first, second)
+            else
+                result = give_back(id, verb == 'r' and tonumber(first) or 0)
+            end
+            locks[lock] = result == 1 and '' or locks[lock]
         end
     end
     results[#results + 1] = result
     at = at + 3 + arguments[verb]
 end
-tell_drained()
+leave()
 return results
