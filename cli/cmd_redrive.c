@@ -78,10 +78,9 @@ static bool old_enough(const redrive_values *v, const bq_redrive_item *item)
 {
     if (v->older_ms < 0)
         return true;
-    if (!item->envelope || !bq_envelope_has(item->envelope, BQ_FIELD_DEAD_FAILED_AT))
+    if (!item->envelope || item->failed_at_ms == 0)
         return false;
-    int64_t failed_at = bq_envelope_int(item->envelope, BQ_FIELD_DEAD_FAILED_AT, INT64_MAX);
-    return failed_at <= v->now_ms && v->now_ms - failed_at >= v->older_ms;
+    return item->failed_at_ms <= v->now_ms && v->now_ms - item->failed_at_ms >= v->older_ms;
 }
 
 static bool selected(const bq_redrive_item *item, void *arg)
@@ -157,6 +156,9 @@ static int read_options(const cli_verb *verb, redrive_values *v)
         return args_usage_error(verb, "which queue? -q QUEUE");
     if (v->from && strcmp(v->from, v->to ? v->to : "") == 0)
         return args_usage_error(verb, "--from and --to are the same queue");
+    if (v->failed && (v->from || v->to || v->bypass || v->reason || v->include_gated))
+        return args_usage_error(verb, "--failed: the queue's own jobs go back as they are: no --from, --to, --bypass, "
+                                      "--reason, and nothing gated to include");
     if (v->reason && !args_choice("failed|unknown_urn|poison", v->reason, &index))
         return args_usage_error(verb, "--reason: '%s' is none of failed, unknown_urn and poison", v->reason);
     clock_gettime(CLOCK_REALTIME, &ts);
@@ -171,6 +173,8 @@ static int find_source(const cli_verb *verb, const redrive_values *v, const char
     bq_admin *admin = NULL;
     bq_error err;
     bq_logger logger = out_logger();
+    if (v->failed)
+        return bq_buf_add(name, v->queue, strlen(v->queue)) == BQ_OK ? CLI_DONE : CLI_TEMPORARY;
     if (v->from)
         return bq_buf_add(name, v->from, strlen(v->from)) == BQ_OK ? CLI_DONE : CLI_TEMPORARY;
     /* The redrive connects for itself, and tells so: once is enough. */
@@ -200,6 +204,7 @@ static void describe(redrive_values *v, bq_redrive_options *o)
     o->stop = stopped;
     o->arg = v;
     o->logger = out_logger();
+    o->failed_set = v->failed;
 }
 
 static void summarize(const redrive_values *v, const char *source, const bq_redrive_result *result)

@@ -36,6 +36,7 @@ typedef struct bq_redrive_item {
     bq_skip skip;
     bool redriven; /* false in a dry run */
     bool bypassed;
+    int64_t failed_at_ms; /* epoch: dead_letter.failed_at, or when the job failed; 0: unknown */
 } bq_redrive_item;
 
 typedef struct bq_redrive_options {
@@ -56,6 +57,9 @@ typedef struct bq_redrive_options {
     bool (*stop)(void *arg); /* asked between records; true: restore what is held and end. May be NULL */
     void *arg;
     bq_logger logger;
+    /* BullMQ: `dead_letter_queue` names a queue, and its own failed jobs go back to it, their attempts and stalls counted
+     * anew. Jobs that fail meanwhile are not met again. to_queue, fallback_queue, bypass and batch do not apply. */
+    bool failed_set;
 } bq_redrive_options;
 
 BQ_API void bq_redrive_options_init(bq_redrive_options *options, size_t size);
@@ -98,10 +102,20 @@ typedef struct bq_peeked {
     int32_t attempts;
     const bq_envelope *envelope;
     bq_str route;
+    bq_str native_id;     /* the broker's own name for it (BullMQ's job id); absent: none */
+    int64_t timestamp_ms; /* bq_admin_failed: when it failed, epoch ms; 0: unknown */
 } bq_peeked;
 typedef bool (*bq_admin_peek_fn)(const bq_peeked *message, void *arg);
 BQ_API bq_status bq_admin_peek(bq_admin *admin, bq_str queue, uint64_t after, size_t max, bq_admin_peek_fn fn,
                                void *arg, bq_error *err) BQ_MUST_CHECK;
+
+/* Messages that failed and stay with their queue (BullMQ's failed set): those that failed until *until_ms by the server's
+ * clock (0: set to now), first those that failed first, `after` of them passed over. UNSUPPORTED elsewhere. */
+BQ_API bq_status bq_admin_failed(bq_admin *admin, bq_str queue, int64_t *until_ms, uint64_t after, size_t max,
+                                 bq_admin_peek_fn fn, void *arg, bq_error *err) BQ_MUST_CHECK;
+/* One of them goes back to its queue, counted anew. *done: false when it was not there any more. */
+BQ_API bq_status bq_admin_retry(bq_admin *admin, bq_str queue, bq_str native_id, bool *done,
+                                bq_error *err) BQ_MUST_CHECK;
 
 BQ_API bq_status bq_admin_purge(bq_admin *admin, bq_str queue, int64_t *count, bq_error *err) BQ_MUST_CHECK;
 /* The row of the binding table that this URL uses. */

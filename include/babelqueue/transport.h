@@ -101,6 +101,7 @@ typedef struct bq_incoming {
     uint64_t generation;    /* of the connection or assignment it came on; a stale one is settled locally as LOST */
     uint64_t lane;          /* deliveries of one lane commit in order (a Kafka partition); 0: no order */
     int64_t position;       /* place within its lane; or the broker's own number for it */
+    bq_str native_id;       /* the broker's own name for it (BullMQ's job id); absent: none */
     void *driver;           /* the driver's own */
     void *runtime;          /* the runtime's own */
 } bq_incoming;
@@ -240,6 +241,12 @@ typedef struct bq_admin_ops {
     bq_status (*peek)(void *t, bq_str queue, uint64_t after, size_t max, int64_t timeout_ms, bq_peek_fn fn, void *arg,
                       bq_error *err); /* `after`: position of the last one seen, 0 from the start */
     bq_status (*purge)(void *t, bq_str queue, int64_t timeout_ms, int64_t *count, bq_error *err);
+    /* Messages that failed and stay with their queue (BullMQ): those that failed until *until_ms by the server's clock (0:
+     * set to now), those first that failed first, `after` of them passed over; timestamp_ms says when each failed. */
+    bq_status (*failed)(void *t, bq_str queue, int64_t *until_ms, uint64_t after, size_t max, int64_t timeout_ms,
+                        bq_peek_fn fn, void *arg, bq_error *err);
+    /* One of them goes back to its queue, counted anew; *done: it was still there. */
+    bq_status (*retry)(void *t, bq_str queue, bq_str native_id, int64_t timeout_ms, bool *done, bq_error *err);
 } bq_admin_ops;
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */

@@ -147,6 +147,8 @@ static bool peek_one(const bq_incoming *in, void *arg)
                    .props = in->props,
                    .prop_count = in->prop_count,
                    .position = (uint64_t)in->position,
+                   .native_id = in->native_id,
+                   .timestamp_ms = in->timestamp_ms,
                    .attempts = bq_reconcile(binding, &env, in->props, in->prop_count, in->native_count),
                    .envelope = &env};
     k->status = bq_route_of(binding, &env, in->props, in->prop_count, &k->scratch, &m.route);
@@ -168,6 +170,36 @@ bq_status bq_admin_peek(bq_admin *a, bq_str queue, uint64_t after, size_t max, b
     bq_link_leave(&a->link);
     bq_buf_clear(&k.scratch);
     return st ? st : k.status ? bq_fail_nomem(err) : BQ_OK;
+}
+
+bq_status bq_admin_failed(bq_admin *a, bq_str queue, int64_t *until_ms, uint64_t after, size_t max, bq_admin_peek_fn fn,
+                          void *arg, bq_error *err)
+{
+    if (!a->link.ops->admin || !a->link.ops->admin->failed)
+        return unsupported(a, "keep failed messages with their queue", err);
+    bq_status st = ready(a, queue, err);
+    if (st)
+        return st;
+    peeking k = {.admin = a, .queue = queue, .fn = fn, .arg = arg, .status = BQ_OK};
+    bq_buf_init(&k.scratch, 0);
+    bq_link_enter(&a->link);
+    st = a->link.ops->admin->failed(a->link.state, queue, until_ms, after, max, a->timeout_ms, peek_one, &k, err);
+    bq_link_leave(&a->link);
+    bq_buf_clear(&k.scratch);
+    return st ? st : k.status ? bq_fail_nomem(err) : BQ_OK;
+}
+
+bq_status bq_admin_retry(bq_admin *a, bq_str queue, bq_str native_id, bool *done, bq_error *err)
+{
+    if (!a->link.ops->admin || !a->link.ops->admin->retry)
+        return unsupported(a, "keep failed messages with their queue", err);
+    bq_status st = ready(a, queue, err);
+    if (st)
+        return st;
+    bq_link_enter(&a->link);
+    st = a->link.ops->admin->retry(a->link.state, queue, native_id, a->timeout_ms, done, err);
+    bq_link_leave(&a->link);
+    return st;
 }
 
 bq_status bq_admin_purge(bq_admin *a, bq_str queue, int64_t *count, bq_error *err)

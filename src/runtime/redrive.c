@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "runtime/redrive_failed.h"
 
 #include <babelqueue/redrive.h>
 
@@ -147,6 +148,7 @@ static bq_status make_plan(run *r, const bq_incoming *in, bq_str body, plan *p, 
     if (st)
         return st;
     p->item.envelope = &p->env;
+    p->item.failed_at_ms = bq_envelope_int(&p->env, BQ_FIELD_DEAD_FAILED_AT, 0);
     p->item.skip = judge(r, p, in);
     if (p->item.skip == BQ_SKIP_GATED)
         p->item.envelope = NULL;
@@ -508,9 +510,11 @@ bq_status bq_redrive(const char *url, const char *dead_letter_queue, const bq_re
         st = bq_fail(err, BQ_INVALID, "no dead-letter queue is named");
     else if (r->o.batch > 100000 || r->o.rate < 0)
         st = bq_fail(err, BQ_INVALID, "a batch of %d or a rate of %g cannot be", r->o.batch, r->o.rate);
+    else if (r->o.failed_set)
+        st = bq_redrive_failed(url, queue, &r->o, r->result, err);
     else
         st = run_open(r, url, queue, err);
-    if (st)
+    if (st || r->o.failed_set)
         goto out;
     if (r->o.dry_run && (r->mover.link.caps & BQ_CAP_PEEK)) {
         peek_all(r);

@@ -525,3 +525,45 @@ def test_a_mixed_fleet(new_bq, bull, tmp_path):
         for (const e of globalThis.seen) if (e.event === 'completed' || e.event === 'failed') (by[e.event] ??= new Set()).add(e.jobId);
         return [by.completed?.size ?? 0, by.failed?.size ?? 0]""")
     assert seen == [want["completed"], want["failed"]]
+
+
+# ---- replaying what failed ----------------------------------------------------------------------------------------------
+
+
+def test_redrive_of_failed_jobs(new_bq, bull):
+    """Field, bullmq#3555: attempts and stalls are counted anew, as Node does it when it is asked to reset them."""
+    bq, peer = new_bq(bull.url()), bull.peer()
+    bq.run("publish", "-q", "orders", "--raw", body(0), "--attempts", 2)
+    bq.run("publish", "-q", "orders", "--raw", body(1))
+    bq.run("publish", "-q", "orders", "--raw", "no envelope")
+    bq.run("work", "-q", "orders", "--exec", "exit 1", "--drain")
+    assert bull.count("failed") == 3 and bull.job(1)["atm"] == "2"
+    bull.redis.hset(f"{PREFIX}1", "stc", 5)
+    plan = bq.run("redrive", "-q", "orders", "--failed", "--dry-run").json
+    assert {(line["id"], line["redriven"], line.get("skipped")) for line in plan} == {
+        ("id-0", False, None), ("id-1", False, None), (None, False, "poison")}  # fmt: skip
+    assert bull.count("failed") == 3
+    bq.run("redrive", "-q", "orders", "--failed", "--id", "id-1")
+    assert bull.count("failed") == 2 and [v.decode() for v in bull.redis.lrange(f"{PREFIX}wait", 0, -1)] == ["2"]
+    bq.run("redrive", "-q", "orders", "--failed", "--older-than", "1h")
+    assert bull.count("failed") == 2
+    bq.run("redrive", "-q", "orders", "--failed")
+    job = bull.job(1)
+    assert not {"atm", "ats", "stc", "failedReason", "finishedOn", "processedOn"} & set(job)
+    assert bull.count("failed") == 1 and bull.events()[-1] == {"event": "waiting", "jobId": "1", "prev": "failed"}
+    peer.run("worker('orders', {}, async () => null)")
+    until(lambda: bull.count("completed") == 2, 10, "Node works them")
+    new_bq(bull.url()).run("redrive", "-q", "orders", "--failed", "--to", "other", exit=64)
+
+
+def test_redrive_ends_when_jobs_fail_again(new_bq, bull):
+    """Many, in pages, while a worker fails them again: each goes back once."""
+    bq = new_bq(bull.url())
+    lines = "".join(f'{{"n":{n}}}\n' for n in range(300))
+    bq.run("publish", "-q", "orders", URN, "--lines", input=lines)
+    work = bq.start("work", "-q", "orders", "--handle-stdio", "sed -u 's/^{\"n\":\\([0-9]*\\).*/{\"n\":\\1,\"error\":\"no\"}/'")
+    until(lambda: bull.count("failed") == 300, 20, "all failed")
+    done = bq.run("redrive", "-q", "orders", "--failed", timeout=60)
+    assert len(done.lines) == 300
+    until(lambda: bull.count("failed") == 300, 20, "all failed again")
+    work.stop()

@@ -111,7 +111,7 @@ static bq_status a_queues(void *t, int64_t timeout_ms, bq_queue_fn fn, void *arg
     return BQ_OK;
 }
 
-const bq_admin_ops fake_admin = {a_stats, a_queues, a_peek, a_purge};
+const bq_admin_ops fake_admin = {.stats = a_stats, .queues = a_queues, .peek = a_peek, .purge = a_purge};
 
 /* ---- the test's side ------------------------------------------------------------------------------------------------------------ */
 

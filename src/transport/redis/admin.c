@@ -205,11 +205,11 @@ static bq_status redis_queues(void *state, int64_t timeout_ms, bq_queue_fn fn, v
 /* ---- peek ------------------------------------------------------------------------------------------------------------ */
 
 /* Shows one page; false when it is over. */
-static bool show(rd_transport *t, rd_reply *page, uint64_t *at, size_t *max, bq_peek_fn fn, void *arg,
+static bool show(rd_transport *t, rd_reply *page, size_t from, uint64_t *at, size_t *max, bq_peek_fn fn, void *arg,
                  bq_status *status)
 {
     size_t step = t->layout->peek ? 2 : 1;
-    for (size_t i = 0; i<page->count && * max> 0; i += step) {
+    for (size_t i = from; i<page->count && * max> 0; i += step) {
         rd_reply *raw = bq_rd_take_at(page, i);
         rd_delivery *d = raw ? bq_rd_delivery_new(t, 0, raw) : NULL;
         if (!d || (t->layout->peek && !t->layout->read_peeked(d, page, i))) {
@@ -226,7 +226,7 @@ static bool show(rd_transport *t, rd_reply *page, uint64_t *at, size_t *max, bq_
         if (!more)
             return false;
     }
-    return page->count > 0 && *max > 0;
+    return page->count > from && *max > 0;
 }
 
 static rd_script page_args(rd_transport *t, const rd_keys *keys, uint64_t after, size_t count)
@@ -258,10 +258,61 @@ static bq_status redis_peek(void *state, bq_str queue, uint64_t after, size_t ma
         status = bq_rd_call(t, script, end, &page, err);
         if (status != BQ_OK)
             break;
-        more = page->type == RD_ARRAY && show(t, page, &after, &max, fn, arg, &status);
+        more = page->type == RD_ARRAY && show(t, page, 0, &after, &max, fn, arg, &status);
         bq_rd_reply_free(page);
         if (status != BQ_OK)
             status = bq_fail_nomem(err);
+    }
+    bq_rd_keys_clear(&keys);
+    return status;
+}
+
+/* ---- failed ones ------------------------------------------------------------------------------------------------------ */
+
+static bq_status begin_failed(rd_transport *t, bq_str queue, int64_t end, rd_keys *keys, bq_error *err)
+{
+    if (!t->layout->failed)
+        return bq_fail(err, BQ_UNSUPPORTED, "redis: failed messages go to a dead-letter queue");
+    bq_status status = await_up(t, end, err);
+    if (status == BQ_OK && t->layout->keys(t->options, queue, keys) != BQ_OK)
+        status = bq_fail_nomem(err);
+    return status;
+}
+
+static bq_status redis_failed(void *state, bq_str queue, int64_t *until_ms, uint64_t after, size_t max,
+                              int64_t timeout_ms, bq_peek_fn fn, void *arg, bq_error *err)
+{
+    rd_transport *t = state;
+    rd_keys keys = {0};
+    rd_reply *page;
+    int64_t end = bq_deadline(t->host->now_ms(), timeout_ms);
+    bq_status status = begin_failed(t, queue, end, &keys, err);
+    if (status == BQ_OK)
+        status = bq_rd_call(t, t->layout->failed(t, &keys, *until_ms, after, max), end, &page, err);
+    if (status == BQ_OK) {
+        bq_str until = bq_rd_text(bq_rd_at(page, 0));
+        *until_ms = until.ptr ? strtoll(until.ptr, NULL, 10) : *until_ms;
+        (void)show(t, page, 1, &after, &max, fn, arg, &status);
+        bq_rd_reply_free(page);
+        if (status != BQ_OK)
+            status = bq_fail_nomem(err);
+    }
+    bq_rd_keys_clear(&keys);
+    return status;
+}
+
+static bq_status redis_retry(void *state, bq_str queue, bq_str native_id, int64_t timeout_ms, bool *done, bq_error *err)
+{
+    rd_transport *t = state;
+    rd_keys keys = {0};
+    rd_reply *reply;
+    int64_t end = bq_deadline(t->host->now_ms(), timeout_ms);
+    bq_status status = begin_failed(t, queue, end, &keys, err);
+    if (status == BQ_OK)
+        status = bq_rd_call(t, t->layout->retry(t, &keys, native_id), end, &reply, err);
+    if (status == BQ_OK) {
+        *done = reply->type == RD_INTEGER && reply->integer == 1;
+        bq_rd_reply_free(reply);
     }
     bq_rd_keys_clear(&keys);
     return status;
@@ -293,5 +344,9 @@ static bq_status redis_purge(void *state, bq_str queue, int64_t timeout_ms, int6
     return status;
 }
 
-const bq_admin_ops bq_redis_admin = {
-    .stats = redis_stats, .queues = redis_queues, .peek = redis_peek, .purge = redis_purge};
+const bq_admin_ops bq_redis_admin = {.stats = redis_stats,
+                                     .queues = redis_queues,
+                                     .peek = redis_peek,
+                                     .purge = redis_purge,
+                                     .failed = redis_failed,
+                                     .retry = redis_retry};

@@ -140,6 +140,8 @@ static bool read_job(rd_delivery *d, const rd_reply *info)
     d->name = bq_strndup(name);
     if (!d->member || !d->name || bq_rd_headers_read(bq_rd_text(bq_rd_at(info, 3)), &d->frame) != BQ_OK)
         return false;
+    d->held.in.native_id = (bq_str){d->member, d->member_len};
+    d->held.in.timestamp_ms = bq_rd_int_at(info, 5, 0);
     d->held.in.props = d->frame.props;
     d->held.in.prop_count = d->frame.prop_count;
     return true;
@@ -254,6 +256,24 @@ static rd_script bull_peek(rd_transport *t, const rd_keys *keys, uint64_t after,
     return RD_BULL_PEEK;
 }
 
+static rd_script bull_failed(rd_transport *t, const rd_keys *keys, int64_t until_ms, uint64_t after, size_t count)
+{
+    bq_rd_arg_script(&t->args, RD_BULL_FAILED, 1);
+    bq_rd_arg_keys(&t->args, keys, 1);
+    bq_rd_arg_int(&t->args, until_ms);
+    bq_rd_arg_int(&t->args, (int64_t)after);
+    bq_rd_arg_int(&t->args, (int64_t)count);
+    return RD_BULL_FAILED;
+}
+
+static rd_script bull_retry(rd_transport *t, const rd_keys *keys, bq_str id)
+{
+    bq_rd_arg_script(&t->args, RD_BULL_RETRY, 1);
+    bq_rd_arg_keys(&t->args, keys, 1);
+    bq_rd_arg(&t->args, id);
+    return RD_BULL_RETRY;
+}
+
 static bool bull_read_peeked(rd_delivery *d, const rd_reply *page, size_t at)
 {
     return read_job(d, bq_rd_at(page, at + 1));
@@ -281,6 +301,8 @@ const rd_layout bq_rd_bullmq = {
     .queue_of = bull_queue_of,
     .stats = bull_stats,
     .peek = bull_peek,
+    .failed = bull_failed,
+    .retry = bull_retry,
     .read_peeked = bull_read_peeked,
 };
 

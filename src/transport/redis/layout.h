@@ -71,6 +71,9 @@ typedef struct rd_layout {
     /* NULL: what is ready is a list. The script shows messages as they are stored, each followed by what `read_peeked`
      * wants to know. */
     rd_script (*peek)(struct rd_transport *t, const rd_keys *keys, uint64_t after, size_t count);
+    /* Failed ones likewise, behind the time until when; and one of them back to its queue. NULL: there are none. */
+    rd_script (*failed)(struct rd_transport *t, const rd_keys *keys, int64_t until_ms, uint64_t after, size_t count);
+    rd_script (*retry)(struct rd_transport *t, const rd_keys *keys, bq_str id);
     bool (*read_peeked)(struct rd_delivery *d, const rd_reply *page, size_t at);
 } rd_layout;
 

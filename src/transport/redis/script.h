@@ -25,6 +25,8 @@ typedef enum rd_script {
     RD_BULL_STATS,
     RD_BULL_PURGE,
     RD_BULL_PEEK,
+    RD_BULL_FAILED,
+    RD_BULL_RETRY,
     RD_SCRIPTS
 } rd_script;
 
