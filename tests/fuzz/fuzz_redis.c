@@ -47,6 +47,10 @@ static void fuzz_frame(bq_str element)
 
 /* ---- the conversation --------------------------------------------------------------------------------------------------- */
 
+enum { BULLMQ = RD_LARAVEL + 1, LAYOUTS };
+
+extern const bq_transport_ops bq_redis_ops, bq_bullmq_ops;
+
 static int finished[OPS];
 
 static void reap(rd_transport *t)
@@ -60,14 +64,16 @@ static void reap(rd_transport *t)
         }
 }
 
-static void converse(const uint8_t *data, size_t size, size_t step, bool laravel)
+static void converse(const uint8_t *data, size_t size, size_t step, int layout)
 {
-    static const bq_op_kind kinds[] = {BQ_OP_ACK, BQ_OP_RETRY, BQ_OP_DEAD_LETTER, BQ_OP_RELEASE, BQ_OP_EXTEND};
+    static const bq_op_kind kinds[] = {BQ_OP_ACK,     BQ_OP_RETRY,  BQ_OP_DEAD_LETTER, BQ_OP_NATIVE_RETRY,
+                                       BQ_OP_RELEASE, BQ_OP_EXTEND, BQ_OP_REJECT};
     rd_options options = {.net = {1000, 1000, 100000, 100000, -1, NULL},
-                          .layout = laravel ? RD_LARAVEL : RD_LIST,
+                          .layout = layout == RD_LARAVEL ? RD_LARAVEL : RD_LIST,
                           .processing_suffix = ":processing",
                           .prefix = "queues:",
                           .retry_after_ms = 90000,
+                          .stalled_interval_ms = 30000,
                           .adopt_ms = -1,
                           .db = -1};
     bq_url_host host = {"127.0.0.1", 1};
@@ -87,7 +93,8 @@ static void converse(const uint8_t *data, size_t size, size_t step, bool laravel
     bq_incoming *in[OPS], *waiting = NULL;
     rd_transport *t = calloc(1, sizeof(*t));
     memset(finished, 0, sizeof(finished));
-    CHECK(t && bq_redis_ops.open(t, &config, NULL) == BQ_OK);
+    const bq_transport_ops *driver = layout == BULLMQ ? &bq_bullmq_ops : &bq_redis_ops;
+    CHECK(t && driver->open(t, &config, NULL) == BQ_OK);
     CHECK(bq_rd_conn_open(&t->main, &nowhere, bq_now_ms(), NULL) == BQ_OK);
     t->state = RD_UP;
     t->want = 16;
@@ -101,7 +108,7 @@ static void converse(const uint8_t *data, size_t size, size_t step, bool laravel
         }
         if (used < OPS && (waiting || bq_redis_ops.take(t, in, 1) == 1)) {
             waiting = waiting ? waiting : in[0];
-            ops[used] = (bq_op){.kind = kinds[used % 5], .cookie = used, .deadline_ms = now + 60000, .in = waiting};
+            ops[used] = (bq_op){.kind = kinds[used % 7], .cookie = used, .deadline_ms = now + 60000, .in = waiting};
             ops[used].out = (bq_outgoing){.queue = queue, .body = BQ_STR("{}"), .delay_ms = 5};
             bq_op *op = &ops[used];
             waiting = NULL;
@@ -129,6 +136,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 2)
         return 0;
     fuzz_frame((bq_str){(const char *)data + 1, size - 1});
-    converse(data + 1, size - 1, 1 + (size_t)(data[0] & 0x7f), (data[0] & 0x80) != 0);
+    converse(data + 1, size - 1, 1 + (size_t)(data[0] & 0x3f), (data[0] >> 6) % LAYOUTS);
     return 0;
 }

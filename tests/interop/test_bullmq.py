@@ -567,3 +567,89 @@ def test_redrive_ends_when_jobs_fail_again(new_bq, bull):
     assert len(done.lines) == 300
     until(lambda: bull.count("failed") == 300, 20, "all failed again")
     work.stop()
+
+
+# ---- a cluster ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster(server):
+    """Three masters, each with a third of the slots."""
+    from support.redisserver import free_port
+
+    bus = [free_port() for _ in range(3)]
+    nodes = [server("--cluster-enabled", "yes", "--cluster-port", str(port)) for port in bus]
+    for n, node in enumerate(nodes):
+        node.client().execute_command("CLUSTER", "ADDSLOTSRANGE", n * 5461, 16383 if n == 2 else n * 5461 + 5460)
+        node.client().execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[0].port, bus[0])
+    for node in nodes:
+        until(lambda node=node: node.client().execute_command("CLUSTER INFO")["cluster_state"] == "ok", 30, "the cluster")
+        until(lambda node=node: len(node.client().execute_command("CLUSTER NODES")) == 3, 30, "the nodes")
+    return nodes
+
+
+def home_of(nodes, key):
+    slot = nodes[0].client().execute_command("CLUSTER", "KEYSLOT", key)
+    return nodes[min(slot // 5461, 2)]
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_a_cluster(new_bq, cluster, handler, at):
+    """Field, bullmq#2660: a prefix with braces works on a cluster of three masters for every operation, whichever node the
+    URL names."""
+    bq = new_bq(f"bullmq://127.0.0.1:{cluster[at].port}/?prefix=%7Bbq%7D&reconnect_max=200ms")
+    home = home_of(cluster, "{bq}")
+    ids = bq.run("publish", "-q", "orders", URN, "--lines", input="".join(f'{{"n":{n}}}\n' for n in range(300))).out.split()
+    assert len(set(ids)) == 300 and home.client().llen("{bq}:orders:wait") == 300
+    bq.run("publish", "-q", "parts", URN, '{"fail":9}', "--attempts", 2, "--priority", 3)
+    bq.run("publish", "-q", "orders", URN, "{}", "--delay", "1h")
+    assert bq.run("queues").out.split() == [b"orders", b"parts"]
+    assert bq.stats("orders")["ready"] == 300 and bq.stats("orders")["delayed"] == 1
+    assert len(bq.peek("orders")) > 0
+    work = bq.start("work", "-q", "orders", "-q", "parts", *handler)
+    until(lambda: home.client().zcard("{bq}:orders:completed") == 300, 20, "the work")
+    until(lambda: home.client().zcard("{bq}:parts:failed") == 1, 20, "the failure")
+    # One that waits is woken.
+    start = time.monotonic()
+    bq.run("publish", "-q", "orders", URN, "{}")
+    until(lambda: home.client().zcard("{bq}:orders:completed") == 301, 5, "one more")
+    assert time.monotonic() - start < 2
+    work.stop()
+    assert len(bq.run("redrive", "-q", "parts", "--failed").lines) == 1
+    assert home.client().zcard("{bq}:parts:failed") == 0
+    bq.run("purge", "-q", "orders", "--yes")
+    assert bq.stats("orders")["delayed"] == 0
+
+
+def test_a_slot_that_moves(new_bq, cluster, tmp_path):
+    """A queue's slot goes to another node under way: publisher and worker follow, nothing is lost."""
+    key = "{bq}:orders:"
+    slot, old = cluster[0].client().execute_command("CLUSTER", "KEYSLOT", key), home_of(cluster, key)
+    new = next(node for node in cluster if node is not old)
+    bq = new_bq(f"bullmq://127.0.0.1:{old.port}/?prefix=%7Bbq%7D&reconnect_max=200ms")
+    done = tmp_path / "done"
+    work = bq.start("work", "-q", "orders", "--exec", f"echo $BQ_ID >>'{done}'")
+    ids = bq.run("publish", "-q", "orders", URN, "--lines", input="{}\n" * 50).out.decode().split()
+    until(lambda: done.exists(), 10, "work")
+    names = {node: node.client().execute_command("CLUSTER MYID") for node in (old, new)}
+    new.client().execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", names[old])
+    old.client().execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", names[new])
+    while keys := old.client().execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100):
+        old.client().execute_command("MIGRATE", "127.0.0.1", new.port, "", 0, 5000, "KEYS", *keys)
+    for node in (new, old, *cluster):
+        node.client().execute_command("CLUSTER", "SETSLOT", slot, "NODE", names[new])
+    ids += bq.run("publish", "-q", "orders", URN, "--lines", input="{}\n" * 50).out.decode().split()
+    until(lambda: set(done.read_text().split()) == set(ids), 30, lambda: f"all: {len(done.read_text().split())}")
+    until(lambda: new.client().zcard(key + "completed") >= 100, 10, lambda: new.client().zcard(key + "completed"))
+    work.stop()
+
+
+def test_queues_on_several_nodes_are_told(new_bq, cluster):
+    """Without braces the keys are anywhere: said at once, not tried for ever."""
+    names = {}
+    for n in range(100):
+        names.setdefault(home_of(cluster, f"bull:q{n}:").port, f"q{n}")
+    queues = [arg for name in names.values() for arg in ("-q", name)]
+    assert len(names) == 3
+    done = new_bq(f"bullmq://127.0.0.1:{cluster[0].port}/").run("work", *queues, "--print", exit=78, timeout=20)
+    assert b"braces" in done.err or b"cluster" in done.err

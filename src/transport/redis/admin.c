@@ -49,12 +49,12 @@ static void abandon(rd_transport *t, const rd_call *call)
             bq_rd_conn_at(&t->main, i)->call = NULL;
 }
 
-bq_status bq_rd_call(rd_transport *t, rd_script script, int64_t end, rd_reply **reply, bq_error *err)
+/* One try. *moved: the answer was where else to go, and nothing was done. */
+static bq_status call_once(rd_transport *t, rd_script script, int64_t end, rd_reply **reply, bool *moved, bq_error *err)
 {
     int64_t now = t->host->now_ms();
     rd_call waited = {.status = BQ_TIMEOUT};
     rd_expect expect = {.kind = RD_CALL, .sent_ms = now, .deadline_ms = end, .call = &waited};
-    *reply = NULL;
     bq_status status = bq_rd_send_script(t, script, &expect, err);
     if (status != BQ_OK)
         return status;
@@ -64,10 +64,28 @@ bq_status bq_rd_call(rd_transport *t, rd_script script, int64_t end, rd_reply **
         abandon(t, &waited);
         return bq_fail(err, BQ_TIMEOUT, "the server did not answer in time");
     }
+    *moved = waited.moved;
     *reply = waited.reply;
     if (waited.status != BQ_OK && err)
         *err = waited.error;
     return waited.status;
+}
+
+bq_status bq_rd_call(rd_transport *t, rd_script script, int64_t end, rd_reply **reply, bq_error *err)
+{
+    for (;;) {
+        bool moved = false;
+        *reply = NULL;
+        bq_status status = call_once(t, script, end, reply, &moved, err);
+        if (!moved)
+            return status;
+        do /* at least once: what is to be done about it is done there */
+            turn(t, bq_deadline(t->host->now_ms(), 10));
+        while (t->moving || t->hold_until > t->host->now_ms());
+        status = await_up(t, end, err);
+        if (status != BQ_OK)
+            return status;
+    }
 }
 
 typedef struct admin_keys {
@@ -183,12 +201,33 @@ static bq_status scan(rd_transport *t, bq_str type, int64_t end, names *list, bq
     return status;
 }
 
+/* A scan is never redirected: a key with the queues' prefix is asked for first. */
+static bq_status go_where_queues_are(rd_transport *t, int64_t end, bq_error *err)
+{
+    rd_keys keys = {0};
+    rd_reply *reply;
+    if (!t->layout->follows)
+        return BQ_OK;
+    if (t->layout->keys(t->options, BQ_STR(""), &keys) != BQ_OK)
+        return bq_fail_nomem(err);
+    bq_rd_args_reset(&t->args);
+    rd_arg_lit(&t->args, "EXISTS");
+    bq_rd_arg(&t->args, keys.key[0]);
+    bq_status status = bq_rd_call(t, RD_SCRIPTS, end, &reply, err);
+    if (status == BQ_OK)
+        bq_rd_reply_free(reply);
+    bq_rd_keys_clear(&keys);
+    return status;
+}
+
 static bq_status redis_queues(void *state, int64_t timeout_ms, bq_queue_fn fn, void *arg, bq_error *err)
 {
     rd_transport *t = state;
     names list = {0};
     int64_t end = bq_deadline(t->host->now_ms(), timeout_ms);
     bq_status status = await_up(t, end, err);
+    if (status == BQ_OK)
+        status = go_where_queues_are(t, end, err);
     if (status == BQ_OK)
         status = scan(t, bq_str_of(t->layout->key_type ? t->layout->key_type : "list"), end, &list, err);
     if (status == BQ_OK && t->layout->scans_sets)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "transport/redis/fault.h"
 
 #include <string.h>
@@ -277,8 +278,57 @@ static void answered_call(rd_transport *t, rd_call *call, rd_reply **reply)
     *reply = NULL;
 }
 
+/* What a node did not do because the queue is not there is kept for the one where it is. */
+static void keep_for_later(rd_transport *t, const rd_expect *expect)
+{
+    bq_held_list items = expect->items;
+    for (rd_slot *slot = expect->slots, *next; slot; slot = next) {
+        next = slot->next;
+        bq_rd_slots_push(&t->moved, slot);
+    }
+    for (bq_held *h; (h = bq_held_pop(&items)) != NULL;)
+        bq_held_add_front(&t->fresh, h);
+    if (expect->kind == RD_RESERVE) {
+        t->subs[expect->queue].reserving = false;
+        t->asked -= expect->asked < t->asked ? expect->asked : t->asked;
+    } else if (expect->kind == RD_CHORE) {
+        t->subs[expect->queue].chore_at = 0;
+    }
+    if (expect->call)
+        *expect->call = (rd_call){.done = true, .moved = true};
+}
+
+/* True: a cluster's redirection. */
+static bool redirected(rd_transport *t, const rd_expect *expect, const rd_reply *reply, int64_t now_ms)
+{
+    bq_str host;
+    int port;
+    if (!t->layout->follows || reply->type != RD_ERROR || !bq_rd_fault_redirects(bq_rd_text(reply), &host, &port))
+        return false;
+    keep_for_later(t, expect);
+    if (port == 0) { /* the slot is on its way */
+        bq_rd_slots_push_front(&t->queued, t->moved.head);
+        t->moved = (rd_slots){0};
+        t->hold_until = bq_deadline(now_ms, RD_PAUSE_MS);
+        return true;
+    }
+    if (!t->moving && host.len > 0) {
+        char *copy = bq_strndup(host);
+        if (copy) {
+            bq_free(t->moved_host);
+            t->moved_host = copy;
+        }
+    }
+    if (!t->moving)
+        t->moved_port = port;
+    t->moving = true;
+    return true;
+}
+
 static void answer(rd_transport *t, const rd_expect *expect, rd_reply **reply, int64_t now_ms)
 {
+    if (redirected(t, expect, *reply, now_ms))
+        return;
     switch (expect->kind) {
     case RD_PUBLISH: published(t, expect, *reply, now_ms); break;
     case RD_SETTLE: settled(t, expect, *reply, now_ms); break;
@@ -302,6 +352,10 @@ void bq_rd_answers(rd_transport *t, int64_t now_ms)
         bq_error err;
         rd_reply *reply;
         rd_expect expect;
+        if (t->moving && t->main.count == 0) {
+            bq_rd_move(t, now_ms);
+            return;
+        }
         bq_status status = bq_rd_conn_next(&t->main, &reply, &err);
         if (status == BQ_OK && !reply)
             return;
@@ -329,8 +383,11 @@ static bool woken(rd_transport *t, rd_waiter *w, const rd_reply *reply, int64_t 
     if (reply->type != RD_ERROR)
         return true;
     bq_str text = bq_rd_text(reply);
+    bq_str host;
+    int port;
+    bool elsewhere = t->layout->follows && bq_rd_fault_redirects(text, &host, &port);
     bq_rd_waiter_drop(t, w, now_ms);
-    if (!fault_seen(t, text, now_ms))
+    if (!elsewhere && !fault_seen(t, text, now_ms))
         bq_log(&t->host->logger, BQ_LOG_WARN, "redis: cannot wait: %.*s", BQ_FMT(text));
     return false;
 }

@@ -284,6 +284,7 @@ const rd_layout bq_rd_bullmq = {
     .waits_for_all = true,
     .key_type = "hash",
     .fails_natively = true,
+    .follows = true,
     .reserve_script = RD_BULL_RESERVE,
     .settle_script = RD_BULL_SETTLE,
     .purge_script = RD_BULL_PURGE,

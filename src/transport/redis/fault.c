@@ -103,3 +103,29 @@ bq_status bq_rd_fault_error(bq_str text, const char *what, bq_error *err)
     return bq_fail_flags(err, rows[means].status, rows[means].flags, 0, "%s: %.*s%s", what, BQ_FMT(text),
                          rows[means].hint);
 }
+
+bool bq_rd_fault_redirects(bq_str text, bq_str *host, int *port)
+{
+    *host = BQ_STR_NULL;
+    *port = 0;
+    if (begins(text, "ASK"))
+        return true;
+    if (!begins(text, "MOVED"))
+        return false;
+    size_t from = text.len, colon;
+    while (from > 0 && text.ptr[from - 1] != ' ')
+        from--;
+    for (colon = text.len; colon > from && text.ptr[colon - 1] != ':'; colon--)
+        ;
+    if (colon == from || text.len - colon > 5)
+        return false;
+    int value = 0;
+    for (size_t i = colon; i < text.len; i++) {
+        if (text.ptr[i] < '0' || text.ptr[i] > '9')
+            return false;
+        value = value * 10 + (text.ptr[i] - '0');
+    }
+    *host = (bq_str){text.ptr + from, colon - 1 - from};
+    *port = value;
+    return value > 0 && value < 65536;
+}

@@ -23,4 +23,8 @@ rd_meaning bq_rd_fault_meaning(bq_str text);
  * no. `what` is what was tried: "cannot publish". */
 bq_status bq_rd_fault_error(bq_str text, const char *what, bq_error *err);
 
+/* "MOVED 3999 10.0.0.2:6381": where to (an empty host: the one that said so). "ASK ...": *port is 0, as the slot is only on
+ * its way there. False: it is neither. */
+bool bq_rd_fault_redirects(bq_str text, bq_str *host, int *port);
+
 #endif

@@ -42,6 +42,7 @@ typedef struct rd_layout {
     bool scans_sets;      /* a queue may consist of sorted sets alone */
     bool fails_natively;  /* the broker retries and rejects by itself */
     const char *key_type; /* of the key that tells a queue's name; NULL: a list */
+    bool follows;         /* redirections of a cluster: all keys of a queue are in one slot */
     rd_script reserve_script, settle_script, purge_script;
     bq_status (*keys)(const struct rd_options *options, bq_str queue, rd_keys *out);
     /* NULL: nothing to object to. What would be wrong in an operation is told before anything is sent. */

@@ -86,9 +86,21 @@ static void drop_connections(rd_transport *t)
     }
 }
 
+static void forget_move(rd_transport *t)
+{
+    bq_free(t->moved_host);
+    t->moved_host = NULL;
+    t->moved_port = 0;
+    t->moving = false;
+    t->hold_until = 0;
+    bq_rd_slots_push_front(&t->queued, t->moved.head);
+    t->moved = (rd_slots){0};
+}
+
 void bq_rd_down(rd_transport *t, const bq_error *why, int64_t now_ms)
 {
     bq_error cause = *why; /* perhaps a part of what is dropped */
+    forget_move(t);
     drop_expected(t, &cause);
     drop_connections(t);
     t->blocked = false;
@@ -100,11 +112,35 @@ void bq_rd_down(rd_transport *t, const bq_error *why, int64_t now_ms)
 void bq_rd_give_up(rd_transport *t, const bq_error *why)
 {
     t->broken = *why;
+    forget_move(t);
     drop_expected(t, &t->broken);
     drop_connections(t);
     t->state = RD_BROKEN;
     bq_log(&t->host->logger, BQ_LOG_ERROR, "redis: %s", t->broken.text);
     bq_rd_tell(t, BQ_EVENT_FATAL, &t->broken);
+}
+
+void bq_rd_move(rd_transport *t, int64_t now_ms)
+{
+    bq_error err;
+    if (t->moves == 0 || now_ms - t->moves_since > RD_MOVES_MS) {
+        t->moves = 0;
+        t->moves_since = now_ms;
+    }
+    if (++t->moves > RD_MOVES_MAX) {
+        (void)bq_fail(&err, BQ_CONFIG,
+                      "the queues are on several nodes of a cluster: {braces} in the prefix keep all keys on one");
+        bq_rd_give_up(t, &err);
+        return;
+    }
+    t->moving = false;
+    bq_rd_slots_push_front(&t->queued, t->moved.head);
+    t->moved = (rd_slots){0};
+    drop_connections(t);
+    bq_log(&t->host->logger, BQ_LOG_DEBUG, "redis: the queues are on node %s:%d",
+           t->moved_host ? t->moved_host : "(the same host)", t->moved_port);
+    t->state = RD_DOWN;
+    t->retry_at = now_ms;
 }
 
 /* ---- greeting ------------------------------------------------------------------------------------------------------ */
@@ -114,7 +150,7 @@ static void greet(rd_transport *t, rd_conn *c, rd_kind kind, int64_t now_ms, bq_
     rd_expect expect = {
         .kind = kind, .sent_ms = now_ms, .deadline_ms = bq_deadline(now_ms, t->options->net.connect_timeout_ms)};
     if (*status == BQ_OK)
-        *status = bq_rd_conn_send(c, &t->args, &expect, err);
+        *status = bq_rd_conn_send(c, &t->hello, &expect, err);
 }
 
 static void greet_auth(rd_transport *t, rd_conn *c, const char *user, const char *password, int64_t now_ms,
@@ -122,11 +158,11 @@ static void greet_auth(rd_transport *t, rd_conn *c, const char *user, const char
 {
     if (!password && !user)
         return;
-    bq_rd_args_reset(&t->args);
-    rd_arg_lit(&t->args, "AUTH");
+    bq_rd_args_reset(&t->hello);
+    rd_arg_lit(&t->hello, "AUTH");
     if (user && *user)
-        bq_rd_arg(&t->args, bq_str_of(user));
-    bq_rd_arg(&t->args, bq_str_of(password ? password : ""));
+        bq_rd_arg(&t->hello, bq_str_of(user));
+    bq_rd_arg(&t->hello, bq_str_of(password ? password : ""));
     greet(t, c, RD_HELLO_AUTH, now_ms, status, err);
 }
 
@@ -137,23 +173,23 @@ static bq_status greet_server(rd_transport *t, rd_conn *c, bool main, int64_t no
     bq_status status = BQ_OK;
     greet_auth(t, c, url->user, url->password, now_ms, &status, err);
     if (t->db > 0) {
-        bq_rd_args_reset(&t->args);
-        rd_arg_lit(&t->args, "SELECT");
-        bq_rd_arg_int(&t->args, t->db);
+        bq_rd_args_reset(&t->hello);
+        rd_arg_lit(&t->hello, "SELECT");
+        bq_rd_arg_int(&t->hello, t->db);
         greet(t, c, RD_HELLO_SELECT, now_ms, &status, err);
     }
-    bq_rd_args_reset(&t->args);
-    rd_arg_lit(&t->args, "CLIENT");
-    rd_arg_lit(&t->args, "SETNAME");
-    bq_rd_arg(&t->args, bq_str_of(t->options->net.client_name ? t->options->net.client_name : "babelqueue-c"));
+    bq_rd_args_reset(&t->hello);
+    rd_arg_lit(&t->hello, "CLIENT");
+    rd_arg_lit(&t->hello, "SETNAME");
+    bq_rd_arg(&t->hello, bq_str_of(t->options->net.client_name ? t->options->net.client_name : "babelqueue-c"));
     greet(t, c, RD_HELLO_NAME, now_ms, &status, err);
     if (main && by_sentinel(t)) {
-        bq_rd_args_reset(&t->args);
-        rd_arg_lit(&t->args, "ROLE");
+        bq_rd_args_reset(&t->hello);
+        rd_arg_lit(&t->hello, "ROLE");
         greet(t, c, RD_HELLO_ROLE, now_ms, &status, err);
     }
-    bq_rd_args_reset(&t->args);
-    rd_arg_lit(&t->args, "PING");
+    bq_rd_args_reset(&t->hello);
+    rd_arg_lit(&t->hello, "PING");
     greet(t, c, RD_HELLO_PING, now_ms, &status, err);
     return status;
 }
@@ -169,8 +205,8 @@ static bq_stream_config address(rd_transport *t)
         config.port = t->master_port;
     } else {
         const bq_url_host *host = &url->hosts[t->next_host % url->host_count];
-        config.host = host->name;
-        config.port = host->port ? host->port : 6379;
+        config.host = t->moved_host ? t->moved_host : host->name;
+        config.port = t->moved_port ? t->moved_port : host->port ? host->port : 6379;
     }
     return config;
 }
@@ -206,10 +242,10 @@ void bq_rd_connect(rd_transport *t, int64_t now_ms)
     if (status == BQ_OK)
         greet_auth(t, &t->sentinel, t->options->sentinel_user, t->options->sentinel_password, now_ms, &status, &err);
     if (status == BQ_OK) {
-        bq_rd_args_reset(&t->args);
-        rd_arg_lit(&t->args, "SENTINEL");
-        rd_arg_lit(&t->args, "get-master-addr-by-name");
-        bq_rd_arg(&t->args, bq_str_of(t->options->master));
+        bq_rd_args_reset(&t->hello);
+        rd_arg_lit(&t->hello, "SENTINEL");
+        rd_arg_lit(&t->hello, "get-master-addr-by-name");
+        bq_rd_arg(&t->hello, bq_str_of(t->options->master));
         greet(t, &t->sentinel, RD_SENTINEL, now_ms, &status, &err);
     }
     if (status != BQ_OK)

@@ -112,6 +112,7 @@ bq_status bq_rd_open(rd_transport *t, const bq_transport_config *config, const r
     t->state = RD_DOWN;
     t->want = 0;
     bq_rd_args_init(&t->args);
+    bq_rd_args_init(&t->hello);
     bq_status status = check_config(t, err);
     if (status == BQ_OK && is_tls(t))
         status = bq_tls_context_new(&t->tls, &t->options->tls, err);
@@ -187,8 +188,10 @@ void bq_rd_close(void *state, int64_t timeout_ms)
         bq_rd_keys_clear(&t->subs[i].keys);
     /* The one whose keys could not be made, after a failed open. */
     bq_rd_args_clear(&t->args);
+    bq_rd_args_clear(&t->hello);
     bq_tls_context_free(t->tls);
     bq_free(t->master_host);
+    bq_free(t->moved_host);
     bq_free(t->subs);
     bq_free(t->waiters);
     bq_free(t->slots);

@@ -42,6 +42,9 @@
 /* and a queue whose drain waits for what others hold. */
 #define RD_OTHERS_MS 200
 #define RD_LAPSES_MIN_S 86400
+/* So many moves from node to node in that time are no resharding: the queues are on several nodes. */
+#define RD_MOVES_MAX 8
+#define RD_MOVES_MS 10000
 
 typedef struct rd_options {
     bq_network_options net;
@@ -130,6 +133,7 @@ typedef struct rd_waiter {
 typedef struct rd_call {
     bool done;
     rd_reply *reply;
+    bool moved; /* to be sent again */
     bq_status status;
     bq_error error;
 } rd_call;
@@ -151,6 +155,16 @@ typedef struct rd_transport {
     int master_port;
     int64_t retry_at, pause_ms;
     uint64_t drops; /* main connections lost */
+
+    /* A cluster's node says that the queues are on another one: when everything that was sent has been answered, the
+     * connection goes there. */
+    bool moving;
+    char *moved_host; /* where they are; NULL: the URL's hosts */
+    int moved_port;
+    rd_slots moved;     /* what that node did not do, in order */
+    int64_t hold_until; /* nothing is written before: a slot is on its way */
+    int moves;          /* since moves_since */
+    int64_t moves_since;
 
     bool blocked;
     int64_t blocked_until;
@@ -177,6 +191,7 @@ typedef struct rd_transport {
     int64_t reserved_at;
 
     rd_args args;
+    rd_args hello;    /* of the greeting: what stands in `args` may have to be sent again behind it */
     rd_conn **polled; /* whose descriptors the last `prepare` gave */
     size_t polled_count;
     bool closing;
@@ -231,6 +246,8 @@ void bq_rd_connect(rd_transport *t, int64_t now_ms);
 /* The main connection is of no use any more: everything accepted is completed, then DOWN is told. */
 void bq_rd_down(rd_transport *t, const bq_error *why, int64_t now_ms);
 void bq_rd_give_up(rd_transport *t, const bq_error *why);
+/* To the node that was named, with everything that waits. */
+void bq_rd_move(rd_transport *t, int64_t now_ms);
 bq_status bq_rd_waiter_open(rd_transport *t, rd_waiter *w, int64_t now_ms, bq_error *err);
 void bq_rd_waiter_drop(rd_transport *t, rd_waiter *w, int64_t now_ms);
 /* A reply to the greeting on the main connection. */

@@ -23,7 +23,8 @@ static int64_t timeout_at(const rd_transport *t, int64_t now_ms)
 
 static bool may_write(const rd_transport *t)
 {
-    return t->state == RD_UP && t->main.count < RD_FLIGHT_MAX && bq_rd_conn_queued(&t->main) < RD_OUT_MAX;
+    return t->state == RD_UP && !t->moving && t->hold_until == 0 && t->main.count < RD_FLIGHT_MAX &&
+           bq_rd_conn_queued(&t->main) < RD_OUT_MAX;
 }
 
 static bq_status load(rd_transport *t, rd_script script, int64_t now_ms, bq_error *err)
@@ -398,7 +399,9 @@ static void look(rd_transport *t, int64_t now_ms)
 
 void bq_rd_send(rd_transport *t, int64_t now_ms)
 {
-    if (t->state != RD_UP)
+    if (t->hold_until <= now_ms)
+        t->hold_until = 0;
+    if (t->state != RD_UP || t->moving || t->hold_until > 0)
         return;
     while (t->queued.head && may_write(t))
         send_batch(t, now_ms);
@@ -415,8 +418,10 @@ void bq_rd_send(rd_transport *t, int64_t now_ms)
 int64_t bq_rd_send_due(rd_transport *t, int64_t now_ms)
 {
     int64_t due = BQ_NEVER;
-    if (t->state != RD_UP)
+    if (t->state != RD_UP || t->moving)
         return due;
+    if (t->hold_until > 0)
+        return sooner(due, t->hold_until);
     if (t->queued.head && may_write(t))
         return now_ms;
     if (t->fresh.count > 0)

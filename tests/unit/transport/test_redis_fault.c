@@ -120,9 +120,45 @@ static void what_is_no_reply(void **state)
     }
 }
 
+/* Where a cluster's node sends us. */
+static void redirections(void **state)
+{
+    static const struct {
+        const char *text;
+        bool is;
+        const char *host;
+        int port;
+    } rows[] = {
+        {"MOVED 3999 127.0.0.1:6381", true, "127.0.0.1", 6381},
+        {"MOVED 3999 node-2.example:1", true, "node-2.example", 1},
+        {"MOVED 3999 ::1:65535", true, "::1", 65535},
+        {"MOVED 3999 :7002", true, "", 7002},
+        {"ASK 3999 127.0.0.1:6381", true, "", 0},
+        {"MOVED", false, "", 0},
+        {"MOVED 3999 127.0.0.1", false, "", 0},
+        {"MOVED 3999 127.0.0.1:", false, "", 0},
+        {"MOVED 3999 127.0.0.1:0", false, NULL, 0},
+        {"MOVED 3999 127.0.0.1:65536", false, NULL, 0},
+        {"MOVED 3999 127.0.0.1:123456", false, "", 0},
+        {"MOVED 3999 127.0.0.1:63x1", false, "", 0},
+        {"ERR MOVED 3999 127.0.0.1:6381", false, "", 0},
+        {"", false, "", 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        bq_str host;
+        int port;
+        if (bq_rd_fault_redirects(bq_str_of(rows[i].text), &host, &port) != rows[i].is)
+            fail_msg("'%s'", rows[i].text);
+        if (rows[i].is && (!bq_str_equal(host, bq_str_of(rows[i].host)) || port != rows[i].port))
+            fail_msg("'%s': to %.*s:%d", rows[i].text, (int)host.len, host.ptr, port);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(redirections),
         cmocka_unit_test(meanings),
         cmocka_unit_test(replies_in_pieces),
         cmocka_unit_test(what_is_no_reply),
