@@ -85,8 +85,17 @@ static void print_stats(const stats_values *v, const char *queue, const bq_stats
     add_count(&object, "delayed", stats->delayed);
     add_count(&object, "in_flight", stats->in_flight);
     add_count(&object, "dead", stats->dead);
+    bq_buf states = {0};
+    if (stats->states[0].name) {
+        json_object counts = json_open(&states);
+        for (size_t i = 0; i < BQ_STATES_MAX && stats->states[i].name; i++)
+            json_int(&counts, stats->states[i].name, stats->states[i].count);
+        json_close(&counts);
+        json_raw(&object, "states", bq_buf_str(&states));
+    }
     json_close(&object);
     out_line(bq_buf_str(&line));
+    bq_buf_clear(&states);
     bq_buf_clear(&line);
 }
 
@@ -134,7 +143,8 @@ static int run(const cli_verb *verb, void *values, char **operands, size_t count
 }
 
 static const char *const text[] = {
-    "Prints a JSON line for each queue: queue, ready, delayed, in_flight and dead (what is on its dead-letter queue); "
+    "Prints a JSON line for each queue: queue, ready, delayed, in_flight and dead (what is on its dead-letter queue), "
+    "and states, where the broker has more of them (BullMQ); "
     "a "
     "count that the broker does not tell is null. On a terminal a table is printed instead, unless --json is given. "
     "Without -q: every queue that 'bq queues' lists.",

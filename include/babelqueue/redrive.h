@@ -85,6 +85,7 @@ BQ_API void bq_admin_close(bq_admin *admin);
 typedef struct bq_stats {
     size_t size;
     int64_t ready, delayed, in_flight, dead; /* -1: unknown */
+    bq_state_count states[BQ_STATES_MAX];    /* the broker's own, where it has more; ends with a NULL name */
 } bq_stats;
 BQ_API bq_status bq_admin_stats(bq_admin *admin, bq_str queue, bq_stats *out, bq_error *err) BQ_MUST_CHECK;
 

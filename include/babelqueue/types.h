@@ -160,6 +160,13 @@ typedef struct bq_logger {
     bq_log_level level; /* lines above it are not even formatted */
 } bq_logger;
 
+/* How many messages of a queue are in a state that only some brokers have (BullMQ's "completed"). */
+#define BQ_STATES_MAX 12
+typedef struct bq_state_count {
+    const char *name; /* static */
+    int64_t count;
+} bq_state_count;
+
 #ifdef __cplusplus
 }
 #endif

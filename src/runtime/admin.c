@@ -92,7 +92,7 @@ static bq_status ready(bq_admin *a, bq_str queue, bq_error *err)
 
 bq_status bq_admin_stats(bq_admin *a, bq_str queue, bq_stats *out, bq_error *err)
 {
-    bq_queue_stats s = {-1, -1, -1, -1};
+    bq_queue_stats s = {-1, -1, -1, -1, {{NULL, 0}}};
     if (!a->link.ops->admin || !a->link.ops->admin->stats)
         return unsupported(a, "count messages", err);
     bq_status st = ready(a, queue, err);
@@ -103,7 +103,8 @@ bq_status bq_admin_stats(bq_admin *a, bq_str queue, bq_stats *out, bq_error *err
     bq_link_leave(&a->link);
     if (st)
         return st;
-    bq_stats all = {0, s.ready, s.delayed, s.in_flight, s.dead};
+    bq_stats all = {.ready = s.ready, .delayed = s.delayed, .in_flight = s.in_flight, .dead = s.dead};
+    memcpy(all.states, s.states, sizeof all.states);
     all.size = out->size && out->size < sizeof all ? out->size : sizeof all;
     memcpy(out, &all, all.size);
     return BQ_OK;

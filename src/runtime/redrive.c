@@ -446,7 +446,7 @@ static void peek_all(run *r)
 
 static void learn_depth(run *r)
 {
-    bq_queue_stats s = {-1, -1, -1, -1};
+    bq_queue_stats s = {.ready = -1};
     bq_link *link = &r->mover.link;
     r->depth = -1;
     if (!link->ops->admin || !link->ops->admin->stats)

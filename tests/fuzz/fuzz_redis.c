@@ -74,6 +74,7 @@ static void converse(const uint8_t *data, size_t size, size_t step, int layout)
                           .prefix = "queues:",
                           .retry_after_ms = 90000,
                           .stalled_interval_ms = 30000,
+                          .drain_delay_ms = 5000,
                           .adopt_ms = -1,
                           .db = -1};
     bq_url_host host = {"127.0.0.1", 1};

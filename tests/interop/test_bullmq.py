@@ -653,3 +653,48 @@ def test_queues_on_several_nodes_are_told(new_bq, cluster):
     assert len(names) == 3
     done = new_bq(f"bullmq://127.0.0.1:{cluster[0].port}/").run("work", *queues, "--print", exit=78, timeout=20)
     assert b"braces" in done.err or b"cluster" in done.err
+
+
+def test_stats_count_as_node_does(new_bq, bull):
+    bq, peer = new_bq(bull.url()), bull.peer()
+    for n in range(3):
+        bq.run("publish", "-q", "orders", "--raw", body(n, fail=9 if n else 0))
+    peer.run("const w = worker('orders'); await new Promise((go) => w.on('drained', go)); await w.close()")
+    bq.run("publish", "-q", "orders", "--raw", body(7))
+    bq.run("publish", "-q", "orders", "--raw", body(8), "--priority", 2)
+    bq.run("publish", "-q", "orders", "--raw", body(9), "--delay", "1h")
+    stats = bq.stats("orders")
+    counts = {name: n for name, n in peer.run("return await queue('orders').getJobCounts()").items() if n}
+    assert {name: n for name, n in stats["states"].items() if n} == counts
+    assert counts == {"completed": 1, "failed": 2, "waiting": 1, "prioritized": 1, "delayed": 1}
+    assert (stats["ready"], stats["delayed"], stats["in_flight"], stats["dead"]) == (2, 1, 0, 2)
+
+
+def test_events_are_trimmed(new_bq, bull):
+    """To about so many as the URL says where the queue says nothing itself."""
+    bq = new_bq(bull.url(max_events=100))
+    bq.run("publish", "-q", "orders", URN, "--lines", input="{}\n" * 2000)
+    bq.run("work", "-q", "orders", "--exec", "true", "--max", 20)
+    assert bull.redis.hget(f"{PREFIX}meta", "opts.maxLenEvents") == b"100"
+    assert bull.redis.xlen(f"{PREFIX}events") < 1000
+
+
+def test_a_purge(new_bq, bull):
+    """What waits goes, with what it kept from being added and what waited for it; the rest stays."""
+    bq, peer = new_bq(bull.url()), bull.peer()
+    bq.run("publish", "-q", "orders", "--raw", body(0))
+    bq.run("work", "-q", "orders", "--exec", "true", "--max", 1)
+    bq.run("publish", "-q", "orders", URN, "--lines", input="{}\n" * 6000)
+    bq.run("publish", "-q", "orders", "--raw", body(1), "--dedup", "d")
+    bq.run("publish", "-q", "orders", "--raw", body(2), "--delay", "1h")
+    bq.run("publish", "-q", "orders", "--raw", body(3), "--priority", 2)
+    peer.run(f"""await keep(new bullmq.FlowProducer({{connection}})).add({{name: 'parent', queueName: 'parents', data: {body(4)},
+        children: [{{name: 'child', queueName: 'orders', data: {body(5)}}}]}})""")
+    purged = bq.run("purge", "-q", "orders", "--yes")
+    assert b"6004" in purged.out + purged.err
+    assert bq.stats("orders")["states"] == {
+        "waiting": 0, "paused": 0, "prioritized": 0, "delayed": 0, "active": 0, "failed": 0, "completed": 1, "waiting-children": 0,
+    }  # fmt: skip
+    bull.redis.delete(f"{PREFIX}marker", f"{PREFIX}stalled-check", f"{PREFIX}stalled")
+    assert {key.decode()[len(PREFIX) :] for key in bull.redis.keys(f"{PREFIX}*")} == {"1", "completed", "events", "id", "meta"}
+    assert bull.redis.llen("bull:parents:wait") == 1, "the parent waits for nobody"

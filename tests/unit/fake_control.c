@@ -35,7 +35,7 @@ static bq_status a_stats(void *t, bq_str queue, int64_t timeout_ms, bq_queue_sta
     (void)timeout_ms;
     (void)err;
     int64_t now = bq_now_ms();
-    *out = (bq_queue_stats){0, 0, 0, -1};
+    *out = (bq_queue_stats){.dead = -1};
     lock();
     for (message *m = fake.first; m; m = m->next)
         if (bq_str_equal(queue, bq_str_of(m->queue))) {

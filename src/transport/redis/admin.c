@@ -370,13 +370,12 @@ static bq_status redis_purge(void *state, bq_str queue, int64_t timeout_ms, int6
     bq_status status = await_up(t, end, err);
     if (status == BQ_OK && t->layout->keys(t->options, queue, &keys) != BQ_OK)
         status = bq_fail_nomem(err);
-    if (status == BQ_OK) {
-        bq_rd_arg_script(&t->args, t->layout->purge_script, 4);
-        bq_rd_arg_keys(&t->args, &keys, 4);
-        status = bq_rd_call(t, t->layout->purge_script, end, &reply, err);
-    }
-    if (status == BQ_OK) {
-        *count = reply->integer;
+    for (bool more = true; more && status == BQ_OK;) {
+        status = bq_rd_call(t, t->layout->purge(t, &keys), end, &reply, err);
+        if (status != BQ_OK)
+            break;
+        *count += reply->integer;
+        more = t->layout->purge_step > 0 && reply->integer >= t->layout->purge_step;
         bq_rd_reply_free(reply);
     }
     bq_rd_keys_clear(&keys);

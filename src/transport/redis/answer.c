@@ -172,7 +172,7 @@ static void note_state(rd_transport *t, rd_sub *sub, const rd_reply *reply, size
     }
     /* More than a lease or a delay away is no different from a look later. */
     sub->due_ms = due < 0 ? BQ_NEVER : due <= server ? now_ms : bq_deadline(now_ms, due - server);
-    sub->look_at = bq_deadline(now_ms, RD_LOOK_MS + RD_LOOK_MS / 2);
+    sub->look_at = bq_deadline(now_ms, bq_rd_look_ms(t) + bq_rd_look_ms(t) / 2);
     sub->maybe = left > 0;
     /* Jobs that have to wait for their like: a sorted set holds only one of them (contract 7.2). */
     if (got == 0 && sub->maybe && !waits)

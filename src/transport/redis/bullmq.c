@@ -18,6 +18,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Jobs that one step of a purge deletes: nobody else is served meanwhile. */
+#define PURGE_STEP 5000
+
 /* ---- keys --------------------------------------------------------------------------------------------------------- */
 
 static const char *prefix_of(const rd_options *options)
@@ -45,6 +48,14 @@ static bq_str bull_queue_of(const rd_options *options, bq_str key)
     key.ptr += len + 1;
     key.len -= len + 1;
     return bq_rd_strip(&key, ":meta") && !memchr(key.ptr, ':', key.len) ? key : BQ_STR_NULL;
+}
+
+/* "EVALSHA digest 1 key", and what every script takes first: how many events are kept where the queue does not say. */
+static void begin_script(rd_transport *t, rd_script script, bq_str key)
+{
+    bq_rd_arg_script(&t->args, script, 1);
+    bq_rd_arg(&t->args, key);
+    bq_rd_arg_int(&t->args, t->options->max_events);
 }
 
 /* ---- publishing --------------------------------------------------------------------------------------------------- */
@@ -83,12 +94,14 @@ static rd_script bull_publish(rd_transport *t, const rd_slots *batch, bool delay
     rd_args *args = &t->args;
     rd_keys keys = {0};
     (void)delayed; /* each job says for itself */
-    bq_rd_arg_script(args, RD_BULL_ADD, 1);
     if (bull_keys(t->options, batch->head->op->out.queue, &keys) != BQ_OK) {
+        bq_rd_args_reset(args);
         args->failed = true;
         return RD_BULL_ADD;
     }
+    bq_rd_arg_script(args, RD_BULL_ADD, 1);
     bq_rd_arg_copy(args, keys.key[0]);
+    bq_rd_arg_int(args, t->options->max_events);
     bq_rd_keys_clear(&keys);
     for (const rd_slot *slot = batch->head; slot; slot = slot->next) {
         const bq_outgoing *out = &slot->op->out;
@@ -123,8 +136,7 @@ static void bull_reserve(rd_transport *t, size_t index, size_t count, bool besid
     rd_args *args = &t->args;
     (void)beside; /* BullMQ counts stalled jobs by itself */
     bq_rd_random_token(expect->token);
-    bq_rd_arg_script(args, RD_BULL_RESERVE, 1);
-    bq_rd_arg_keys(args, &t->subs[index].keys, 1);
+    begin_script(t, RD_BULL_RESERVE, t->subs[index].keys.key[0]);
     bq_rd_arg_int(args, (int64_t)count);
     bq_rd_arg_int(args, RD_RESERVE_BYTES);
     bq_rd_arg_int(args, t->options->retry_after_ms);
@@ -160,8 +172,7 @@ static bool bull_read(const rd_transport *t, rd_delivery *d, const rd_reply *rep
 static void bull_settle(rd_transport *t, size_t index, const rd_targets *targets)
 {
     (void)targets;
-    bq_rd_arg_script(&t->args, RD_BULL_SETTLE, 1);
-    bq_rd_arg_keys(&t->args, &t->subs[index].keys, 1);
+    begin_script(t, RD_BULL_SETTLE, t->subs[index].keys.key[0]);
     bq_rd_arg_int(&t->args, t->options->retry_after_ms);
 }
 
@@ -206,6 +217,11 @@ static void bull_wait(rd_transport *t, const rd_waiter *w)
         bq_rd_arg(&t->args, t->subs[w->first + i].keys.key[1]);
 }
 
+static int64_t bull_look_ms(const rd_transport *t)
+{
+    return t->options->drain_delay_ms;
+}
+
 static int64_t bull_deadline(const rd_transport *t, int64_t server_ms)
 {
     return server_ms + t->options->retry_after_ms;
@@ -220,8 +236,7 @@ static int64_t bull_chore_ms(const rd_transport *t)
 
 static rd_script bull_chore(rd_transport *t, size_t index)
 {
-    bq_rd_arg_script(&t->args, RD_BULL_STALLED, 1);
-    bq_rd_arg_keys(&t->args, &t->subs[index].keys, 1);
+    begin_script(t, RD_BULL_STALLED, t->subs[index].keys.key[0]);
     bq_rd_arg_int(&t->args, t->options->stalled_interval_ms);
     bq_rd_arg_int(&t->args, t->options->max_stalled);
     return RD_BULL_STALLED;
@@ -229,28 +244,52 @@ static rd_script bull_chore(rd_transport *t, size_t index)
 
 /* ---- administration ----------------------------------------------------------------------------------------------- */
 
-static bq_status bull_stats(rd_transport *t, const rd_keys *queue, const rd_keys *dead, int64_t end,
-                            bq_queue_stats *out, bq_error *err)
+/* As getJobCounts has them. */
+enum { WAITING, PAUSED, PRIORITIZED, DELAYED, ACTIVE, FAILED, COMPLETED, WAITING_CHILDREN, STATES };
+static const char *const states[STATES] = {"waiting", "paused", "prioritized", "delayed",
+                                           "active",  "failed", "completed",   "waiting-children"};
+
+static bq_status count_states(rd_transport *t, bq_str key, int64_t end, int64_t counts[STATES], bq_error *err)
 {
     rd_reply *reply;
-    bq_rd_arg_script(&t->args, RD_BULL_STATS, 2);
-    bq_rd_arg_keys(&t->args, queue, 1);
-    bq_rd_arg_keys(&t->args, dead, 1);
+    begin_script(t, RD_BULL_STATS, key);
     bq_status status = bq_rd_call(t, RD_BULL_STATS, end, &reply, err);
     if (status != BQ_OK)
         return status;
-    out->ready = bq_rd_int_at(reply, 0, 0) + bq_rd_int_at(reply, 1, 0) + bq_rd_int_at(reply, 2, 0);
-    out->delayed = bq_rd_int_at(reply, 3, 0);
-    out->in_flight = bq_rd_int_at(reply, 4, 0);
-    out->dead = bq_rd_int_at(reply, 5, 0) + bq_rd_int_at(reply, 8, 0);
+    for (size_t i = 0; i < STATES; i++)
+        counts[i] = bq_rd_int_at(reply, i, 0);
     bq_rd_reply_free(reply);
     return BQ_OK;
 }
 
+static bq_status bull_stats(rd_transport *t, const rd_keys *queue, const rd_keys *dead, int64_t end,
+                            bq_queue_stats *out, bq_error *err)
+{
+    int64_t n[STATES], d[STATES];
+    bq_status status = count_states(t, queue->key[0], end, n, err);
+    if (status == BQ_OK)
+        status = count_states(t, dead->key[0], end, d, err);
+    if (status != BQ_OK)
+        return status;
+    for (size_t i = 0; i < STATES; i++)
+        out->states[i] = (bq_state_count){states[i], n[i]};
+    out->ready = n[WAITING] + n[PAUSED] + n[PRIORITIZED];
+    out->delayed = n[DELAYED];
+    out->in_flight = n[ACTIVE];
+    out->dead = n[FAILED] + d[WAITING] + d[PAUSED] + d[PRIORITIZED] + d[DELAYED] + d[ACTIVE];
+    return BQ_OK;
+}
+
+static rd_script bull_purge(rd_transport *t, const rd_keys *keys)
+{
+    begin_script(t, RD_BULL_PURGE, keys->key[0]);
+    bq_rd_arg_int(&t->args, PURGE_STEP);
+    return RD_BULL_PURGE;
+}
+
 static rd_script bull_peek(rd_transport *t, const rd_keys *keys, uint64_t after, size_t count)
 {
-    bq_rd_arg_script(&t->args, RD_BULL_PEEK, 1);
-    bq_rd_arg_keys(&t->args, keys, 1);
+    begin_script(t, RD_BULL_PEEK, keys->key[0]);
     bq_rd_arg_int(&t->args, (int64_t)after);
     bq_rd_arg_int(&t->args, (int64_t)count);
     return RD_BULL_PEEK;
@@ -258,8 +297,7 @@ static rd_script bull_peek(rd_transport *t, const rd_keys *keys, uint64_t after,
 
 static rd_script bull_failed(rd_transport *t, const rd_keys *keys, int64_t until_ms, uint64_t after, size_t count)
 {
-    bq_rd_arg_script(&t->args, RD_BULL_FAILED, 1);
-    bq_rd_arg_keys(&t->args, keys, 1);
+    begin_script(t, RD_BULL_FAILED, keys->key[0]);
     bq_rd_arg_int(&t->args, until_ms);
     bq_rd_arg_int(&t->args, (int64_t)after);
     bq_rd_arg_int(&t->args, (int64_t)count);
@@ -268,8 +306,7 @@ static rd_script bull_failed(rd_transport *t, const rd_keys *keys, int64_t until
 
 static rd_script bull_retry(rd_transport *t, const rd_keys *keys, bq_str id)
 {
-    bq_rd_arg_script(&t->args, RD_BULL_RETRY, 1);
-    bq_rd_arg_keys(&t->args, keys, 1);
+    begin_script(t, RD_BULL_RETRY, keys->key[0]);
     bq_rd_arg(&t->args, id);
     return RD_BULL_RETRY;
 }
@@ -287,7 +324,6 @@ const rd_layout bq_rd_bullmq = {
     .follows = true,
     .reserve_script = RD_BULL_RESERVE,
     .settle_script = RD_BULL_SETTLE,
-    .purge_script = RD_BULL_PURGE,
     .keys = bull_keys,
     .check = bull_check,
     .publish = bull_publish,
@@ -301,6 +337,9 @@ const rd_layout bq_rd_bullmq = {
     .chore = bull_chore,
     .queue_of = bull_queue_of,
     .stats = bull_stats,
+    .purge = bull_purge,
+    .purge_step = PURGE_STEP,
+    .look_ms = bull_look_ms,
     .peek = bull_peek,
     .failed = bull_failed,
     .retry = bull_retry,
@@ -354,6 +393,10 @@ static const bq_option table[] = {
      NULL, 0, NULL, "how often jobs whose worker fell silent are looked for"},
     {"max_stalled", BQ_OPT_INT, offsetof(rd_options, max_stalled), "1", 0, 1000000, NULL, 0, NULL,
      "how often a job may stall before it fails for good"},
+    {"drain_delay", BQ_OPT_DURATION, offsetof(rd_options, drain_delay_ms), "5s", 100, 3600000, NULL, 0, NULL,
+     "how long an idle worker waits to be woken before it looks by itself"},
+    {"max_events", BQ_OPT_INT, offsetof(rd_options, max_events), "10000", 0, INT64_C(1000000000), NULL, 0, NULL,
+     "about how many events a queue keeps that says nothing else itself"},
     {"attempts", BQ_OPT_INT, offsetof(rd_options, job_attempts), "-1", -1, INT32_MAX, NULL, 0, NULL,
      "published jobs: how often each is tried in all; -1: BullMQ's own default"},
     {"backoff", BQ_OPT_STRING, offsetof(rd_options, job_backoff), NULL, 0, 0, NULL, 0, NULL,

@@ -192,13 +192,19 @@ static bq_status laravel_stats(rd_transport *t, const rd_keys *queue, const rd_k
     return BQ_OK;
 }
 
+static rd_script laravel_purge(rd_transport *t, const rd_keys *keys)
+{
+    bq_rd_arg_script(&t->args, RD_LARAVEL_PURGE, 4);
+    bq_rd_arg_keys(&t->args, keys, 4);
+    return RD_LARAVEL_PURGE;
+}
+
 const rd_layout bq_rd_laravel = {
     .binding = "laravel",
     .waits_for_all = true,
     .scans_sets = true,
     .reserve_script = RD_LARAVEL_RESERVE,
     .settle_script = RD_LARAVEL_SETTLE,
-    .purge_script = RD_LARAVEL_PURGE,
     .keys = laravel_keys,
     .publish = laravel_publish,
     .reserve = laravel_reserve,
@@ -208,4 +214,5 @@ const rd_layout bq_rd_laravel = {
     .read = laravel_read,
     .queue_of = laravel_queue_of,
     .stats = laravel_stats,
+    .purge = laravel_purge,
 };

@@ -8,6 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
+int64_t bq_rd_look_ms(const rd_transport *t)
+{
+    return t->layout->look_ms ? t->layout->look_ms(t) : RD_LOOK_MS;
+}
+
 /* ---- keys --------------------------------------------------------------------------------------------------------- */
 
 bq_status bq_rd_keys_make(const char *prefix, bq_str queue, const char *const suffix[4][2], rd_keys *out)

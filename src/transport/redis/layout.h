@@ -43,7 +43,7 @@ typedef struct rd_layout {
     bool fails_natively;  /* the broker retries and rejects by itself */
     const char *key_type; /* of the key that tells a queue's name; NULL: a list */
     bool follows;         /* redirections of a cluster: all keys of a queue are in one slot */
-    rd_script reserve_script, settle_script, purge_script;
+    rd_script reserve_script, settle_script;
     bq_status (*keys)(const struct rd_options *options, bq_str queue, rd_keys *out);
     /* NULL: nothing to object to. What would be wrong in an operation is told before anything is sent. */
     bq_status (*check)(const bq_op *op, bq_error *err);
@@ -69,6 +69,11 @@ typedef struct rd_layout {
     bq_str (*queue_of)(const struct rd_options *options, bq_str key);
     bq_status (*stats)(struct rd_transport *t, const rd_keys *queue, const rd_keys *dead, int64_t end,
                        bq_queue_stats *out, bq_error *err);
+    /* Answered with how many were deleted; with `purge_step`, sent again while it is so many. */
+    rd_script (*purge)(struct rd_transport *t, const rd_keys *keys);
+    int64_t purge_step;
+    /* How long an idle consumer waits before it looks by itself; NULL: RD_LOOK_MS. */
+    int64_t (*look_ms)(const struct rd_transport *t);
     /* NULL: what is ready is a list. The script shows messages as they are stored, each followed by what `read_peeked`
      * wants to know. */
     rd_script (*peek)(struct rd_transport *t, const rd_keys *keys, uint64_t after, size_t count);

@@ -230,12 +230,18 @@ static bq_status list_stats(rd_transport *t, const rd_keys *queue, const rd_keys
     return status;
 }
 
+static rd_script list_purge(rd_transport *t, const rd_keys *keys)
+{
+    bq_rd_arg_script(&t->args, RD_LIST_PURGE, 4);
+    bq_rd_arg_keys(&t->args, keys, 4);
+    return RD_LIST_PURGE;
+}
+
 const rd_layout bq_rd_list = {
     .binding = "redis",
     .frames = true,
     .reserve_script = RD_LIST_RESERVE,
     .settle_script = RD_LIST_SETTLE,
-    .purge_script = RD_LIST_PURGE,
     .keys = list_keys,
     .publish = list_publish,
     .reserve = list_reserve,
@@ -247,4 +253,5 @@ const rd_layout bq_rd_list = {
     .chore = list_chore,
     .queue_of = list_queue_of,
     .stats = list_stats,
+    .purge = list_purge,
 };

@@ -59,7 +59,7 @@ typedef struct rd_options {
     const char *sentinel_user;
     const char *sentinel_password;
     /* BullMQ */
-    int64_t stalled_interval_ms, max_stalled;
+    int64_t stalled_interval_ms, max_stalled, drain_delay_ms, max_events;
     int64_t job_attempts, job_priority; /* -1: not given */
     const char *job_backoff, *job_on_complete, *job_on_fail;
 } rd_options;
@@ -229,6 +229,7 @@ void bq_rd_random_hex(char *out, size_t digits);
 void bq_rd_random_token(char out[25]);
 /* Takes a suffix off a name, unless nothing would be left. */
 bool bq_rd_strip(bq_str *name, const char *suffix);
+int64_t bq_rd_look_ms(const rd_transport *t);
 /* "EVALSHA digest n", and the keys of a queue. */
 void bq_rd_arg_script(rd_args *args, rd_script script, size_t keys);
 void bq_rd_arg_keys(rd_args *args, const rd_keys *keys, size_t count);

@@ -335,7 +335,7 @@ static bool should_wait(const rd_transport *t, const rd_waiter *w)
 
 static int64_t wait_ms(const rd_transport *t, const rd_waiter *w, int64_t now_ms)
 {
-    int64_t until = bq_deadline(now_ms, RD_LOOK_MS);
+    int64_t until = bq_deadline(now_ms, bq_rd_look_ms(t));
     for (size_t i = 0; i < w->count; i++)
         until = sooner(until, t->subs[w->first + i].due_ms);
     return until - now_ms < 10 ? 10 : until - now_ms;

@@ -1,7 +1,9 @@
 -- What the scripts of BullMQ's layout share; the build puts it in front of each of them. Contract 7.3.
 -- KEYS[1] is what the keys of a queue begin with ("bull:orders:"); that of a parent's queue comes from the job itself.
+-- In front of what each script's head tells of ARGV stands how many events are kept where the queue does not say.
 local base = KEYS[1]
 local call = redis.call
+local usual_length = table.remove(ARGV, 1)
 local clock = call('TIME')
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
 -- As text: a number would be printed for each command that it is handed to.
@@ -17,7 +19,7 @@ local function events_max(queue)
     if not lengths[queue] then
         local length = call('HGET', queue .. 'meta', 'opts.maxLenEvents')
         if not length then
-            length = '10000'
+            length = usual_length
             call('HSET', queue .. 'meta', 'opts.maxLenEvents', length)
         end
         lengths[queue] = length
