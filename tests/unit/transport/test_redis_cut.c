@@ -11,6 +11,7 @@
 #include "unit/transport/redis_place.h"
 
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -60,11 +61,19 @@ static void pass(pair *p, int from)
         pair_close(p);
 }
 
+/* Pieces go on at once: else each waits for the other side's delayed acknowledgement. */
+static void without_delay(int fd)
+{
+    int yes = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+}
+
 static int dial(int port)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
+    without_delay(fd);
     if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
         return fd;
     close(fd);
@@ -91,6 +100,7 @@ static void *proxy_main(void *arg)
         int fd = accept(proxy.listener, NULL, NULL), slot = 0;
         while (slot < PAIRS && pairs[slot].fd[0] >= 0)
             slot++;
+        without_delay(fd);
         if (fd >= 0 && slot < PAIRS)
             pairs[slot] = (pair){{fd, dial(redis_port())}};
         else
@@ -128,13 +138,17 @@ static int proxy_stop(void **state)
 /* ---- the cuts ------------------------------------------------------------------------------------------------------ */
 
 typedef struct layout {
+    const char *scheme;
     const char *options;
     const char *ready, *busy, *dead; /* commands that count */
 } layout;
 
-static const layout LIST = {"", "LLEN q", "ZCARD q:processing:deadlines", "LLEN q.dlq"};
-static const layout LARAVEL = {"layout=laravel", "ZCARD queues:q:delayed", "ZCARD queues:q:reserved",
+static const layout LIST = {"redis", "", "LLEN q", "ZCARD q:processing:deadlines", "LLEN q.dlq"};
+static const layout LARAVEL = {"redis", "layout=laravel", "ZCARD queues:q:delayed", "ZCARD queues:q:reserved",
                                "LLEN queues:q.dlq"};
+
+static const layout BULLMQ = {"bullmq", "attempts=3&backoff=fixed:1h", "ZCARD bull:q:delayed", "LLEN bull:q:active",
+                              "ZCARD bull:q:failed"};
 
 static int counted(const char *command)
 {
@@ -147,7 +161,8 @@ static int counted(const char *command)
 static bool was_done(const layout *l, bq_op_kind kind)
 {
     int ready = counted(l->ready), busy = counted(l->busy), dead = counted(l->dead);
-    bool done = busy == 0 && ready == (kind == BQ_OP_RETRY) && dead == (kind == BQ_OP_DEAD_LETTER);
+    bool done = busy == 0 && ready == (kind == BQ_OP_RETRY || kind == BQ_OP_NATIVE_RETRY) &&
+                dead == (kind == BQ_OP_DEAD_LETTER || kind == BQ_OP_REJECT);
     bool untouched = busy == 1 && ready == 0 && dead == 0;
     if (done == untouched)
         fail_msg("half done: %d ready, %d in hand, %d dead", ready, busy, dead);
@@ -160,10 +175,11 @@ static bool cut_once(const layout *l, bq_op_kind kind, int direction, long at)
 {
     char url[256];
     kit_client c;
+    redis_scheme(l->scheme);
     redis_options(l->options);
     const char *place = redis_place("");
-    const char *rest = strchr(place + sizeof("redis://") - 1, '/');
-    (void)snprintf(url, sizeof(url), "redis://127.0.0.1:%d%s%sreconnect_min=1ms&timeout=5s", proxy.port, rest,
+    const char *rest = strchr(strstr(place, "://") + 3, '/');
+    (void)snprintf(url, sizeof(url), "%s://127.0.0.1:%d%s%sreconnect_min=1ms&timeout=5s", l->scheme, proxy.port, rest,
                    strchr(rest, '?') ? "&" : "?");
     kit_open(&c, url, KIT_BOTH, 1, "q");
     /* Twice, so that the scripts are loaded and the settlement is one command. */
@@ -173,6 +189,7 @@ static bool cut_once(const layout *l, bq_op_kind kind, int direction, long at)
     bq_incoming *in = kit_expect(&c, NULL);
     c.want = 0;
     kit_op op = kit_make(kind, in);
+    op.op.out.delay_ms = kind == BQ_OP_NATIVE_RETRY ? -1 : op.op.out.delay_ms;
     op.op.out.queue = kind == BQ_OP_DEAD_LETTER ? BQ_STR("q.dlq") : BQ_STR("q");
     op.op.out.body = BQ_STR("{\"job\":\"urn:x\",\"attempts\":1}");
     atomic_store(&proxy.budget[direction], at);
@@ -210,7 +227,7 @@ static void cut_everywhere(const layout *l, bq_op_kind kind)
         long at = 0;
         while (cut_once(l, kind, direction, at))
             at++;
-        assert_true(at > (direction == 0 ? 200 : 10)); /* the whole command was gone through */
+        assert_true(at > (direction == 0 ? 140 : 10)); /* the whole command was gone through */
     }
 }
 
@@ -244,13 +261,32 @@ static void laravel_dead_letter(void **state)
     cut_everywhere(&LARAVEL, BQ_OP_DEAD_LETTER);
 }
 
+static void bullmq_completes(void **state)
+{
+    (void)state;
+    cut_everywhere(&BULLMQ, BQ_OP_ACK);
+}
+
+static void bullmq_retries(void **state)
+{
+    (void)state;
+    cut_everywhere(&BULLMQ, BQ_OP_NATIVE_RETRY);
+}
+
+static void bullmq_fails(void **state)
+{
+    (void)state;
+    cut_everywhere(&BULLMQ, BQ_OP_REJECT);
+}
+
 int main(void)
 {
     redis_places(21, 2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(acknowledge),         cmocka_unit_test(retry),
         cmocka_unit_test(dead_letter),         cmocka_unit_test(laravel_retry),
-        cmocka_unit_test(laravel_dead_letter),
+        cmocka_unit_test(laravel_dead_letter), cmocka_unit_test(bullmq_completes),
+        cmocka_unit_test(bullmq_retries),      cmocka_unit_test(bullmq_fails),
     };
     return cmocka_run_group_tests(tests, proxy_start, proxy_stop);
 }
