@@ -228,7 +228,7 @@ typedef struct bq_transport_config {
 
 typedef struct bq_queue_stats {
     int64_t ready, delayed, in_flight, dead; /* -1: unknown */
-    bq_state_count states[BQ_STATES_MAX];    /* the broker's own states of messages, where it has more; ends with NULL */
+    bq_state_count states[BQ_STATES_MAX]; /* the broker's own states of messages, where it has more; ends with NULL */
 } bq_queue_stats;
 
 /* Return false to stop. `queue` and `in` are borrowed for the call. */

@@ -4,7 +4,7 @@
 
 #include <babelqueue/redrive.h>
 
-bq_status bq_redrive_failed(const char *url, bq_str queue, const bq_redrive_options *options,
-                            bq_redrive_result *result, bq_error *err) BQ_MUST_CHECK;
+bq_status bq_redrive_failed(const char *url, bq_str queue, const bq_redrive_options *options, bq_redrive_result *result,
+                            bq_error *err) BQ_MUST_CHECK;
 
 #endif

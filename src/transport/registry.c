@@ -33,8 +33,7 @@ static const bq_transport_ops *const built_in[] = {
     &bq_sqlite_ops,
 #endif
 #if BQ_HAVE_REDIS
-    &bq_redis_ops,
-    &bq_bullmq_ops,
+    &bq_redis_ops,  &bq_bullmq_ops,
 #endif
     NULL,
 };
