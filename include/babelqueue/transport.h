@@ -209,6 +209,9 @@ typedef struct bq_transport_host {
     int64_t (*now_ms)(void); /* monotonic */
     bq_logger logger;
     void *arg;
+    /* How many more than `want` the runtime will take once the settlements under way are done. A driver whose commands are
+     * carried out in order may ask for them in the same write. */
+    size_t soon;
 } bq_transport_host;
 
 enum { BQ_ROLE_PUBLISH = 1 << 0, BQ_ROLE_CONSUME = 1 << 1, BQ_ROLE_ADMIN = 1 << 2 };

@@ -52,7 +52,7 @@ void bq_delivery_reset(bq_delivery *d)
     atomic_store_explicit(&d->lease_lost, false, memory_order_relaxed);
     atomic_store_explicit(&d->started_ms, 0, memory_order_relaxed);
     d->out = d->forced = d->revoked = d->ours = d->lost_counted = d->reported = d->overdue = false;
-    d->op_busy = d->op_sent = d->op_waits = d->extend_busy = d->extend_sent = d->timed_out = false;
+    d->ending = d->op_busy = d->op_sent = d->op_waits = d->extend_busy = d->extend_sent = d->timed_out = false;
     d->no_extend = d->written = d->kept = false;
     d->say_exception = d->say_error = d->say_body = d->say_route = BQ_STR_NULL;
     d->extend_at_ms = d->hold_until_ms = BQ_NEVER;

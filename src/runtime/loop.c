@@ -211,7 +211,7 @@ bq_status bq_link_init(bq_link *link, const bq_link_spec *spec, bq_error *err)
         link->logger.fn = link_log;
         link->logger.arg = link;
     }
-    link->host = (bq_transport_host){host_event, bq_now_ms, link->logger, link};
+    link->host = (bq_transport_host){.event = host_event, .now_ms = bq_now_ms, .logger = link->logger, .arg = link};
     atomic_store(&link->dog.limit_ms, bq_link_timeout(link));
     return BQ_OK;
 }

@@ -74,6 +74,8 @@ static void start_op(bq_delivery *d, bq_op_kind kind, bq_step step)
     d->op_busy = true;
     d->op_sent = false;
     d->overdue = false;
+    d->ending = kind != BQ_OP_PUBLISH;
+    c->ending += d->ending;
     if (kind != BQ_OP_PUBLISH) {
         d->kept = d->in->keep = bq_can(d, BQ_CAP_KEEP) && (d->out || c->options.on_error);
         d->op_waits = d->extend_busy;
@@ -339,6 +341,8 @@ static void unwritten(bq_delivery *d, bq_status status, const bq_error *why)
 
 static void completed(bq_delivery *d, bq_status status, const bq_error *why)
 {
+    d->consumer->ending -= d->ending;
+    d->ending = false;
     d->op_busy = d->op_sent = false;
     if (d->step == BQ_STEP_WRITE && status == BQ_OK) {
         d->written = true;

@@ -130,6 +130,19 @@ static size_t room(const bq_consumer *c)
     return n;
 }
 
+/* What will be free besides when the settlements under way are done; those are counted as settled then. */
+static size_t soon(const bq_consumer *c)
+{
+    size_t n = c->phase == BQ_PHASE_RUNNING ? c->ending : 0;
+    if (c->options.max_messages) {
+        uint64_t left = c->options.max_messages - c->settled;
+        left = left > c->held ? left - c->held : 0;
+        left = left > room(c) ? left - room(c) : 0;
+        n = left < n ? (size_t)left : n;
+    }
+    return n;
+}
+
 static void hand_out(bq_consumer *c, bq_incoming *in)
 {
     bq_delivery *d = c->free;
@@ -467,6 +480,7 @@ static void run(bq_consumer *c)
                        : c->stash || (nap && atomic_load_explicit(&c->running, memory_order_relaxed)) ? BQ_TURN_NAP
                                                                                                       : BQ_TURN_WAIT;
         c->link.want = room(c);
+        c->link.host.soon = soon(c);
         bq_link_turn(&c->link, &c->wake, wait_until(c), turn);
     }
 }

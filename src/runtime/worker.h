@@ -128,6 +128,7 @@ struct bq_delivery {
     bool written;   /* the replacement is confirmed */
     bool op_busy;   /* `op` is with the driver or waits for it */
     bool op_sent;   /* the driver has accepted it */
+    bool ending;    /* `op` is its last one, unless it fails */
     bool op_waits;  /* `op` is ready but waits for the extension under way */
     bool extend_busy;
     bool extend_sent;
@@ -207,6 +208,7 @@ struct bq_consumer {
     bq_delivery *free;
     bq_delivery *stash, **stash_tail; /* taken, and not in the work ring yet, in order */
     size_t held;                      /* deliveries that are not free */
+    size_t ending;                    /* of these, those whose last operation is under way */
     atomic_size_t running;            /* `out` ones; written by the I/O thread, a hint for the others */
     bq_pending pending;
     bq_write *writes;

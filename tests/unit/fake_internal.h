@@ -70,6 +70,7 @@ struct link {
 
 typedef struct fake_broker {
     pthread_mutex_t lock;
+    size_t soon; /* as the runtime said last */
     pthread_cond_t changed;
     bool ready;
     message *first, **last;

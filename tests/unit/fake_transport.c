@@ -504,6 +504,7 @@ static size_t t_prepare(void *t, size_t want, struct pollfd *fds, size_t max, in
     link_t *l = t;
     int64_t now = fake_now_ms(), due = INT64_MAX;
     lock();
+    fake.soon = l->config->host->soon;
     bool changed = fake.fatal ? !l->fatal_told : l->up == fake.down || !l->told_up;
     if (changed || l->revoke || l->event >= 0)
         due = now;

@@ -90,6 +90,7 @@ size_t fake_finished(void);   /* connections that were closed after an orderly e
 size_t fake_submits(void);    /* calls of submit */
 size_t fake_submit_max(void); /* the largest number of operations in one call */
 size_t fake_live(void);       /* deliveries in memory */
+size_t fake_soon(void);       /* how many more the runtime will take when what is under way is settled */
 
 /* Awaits a condition for ten seconds; fails the test with its text otherwise. */
 #define FAKE_AWAIT(condition)                                                                                          \

@@ -64,7 +64,8 @@ bq_status kit_try_open(kit_client *c, const char *url, unsigned roles, uint32_t 
     bq_status status = bq_target_parse(&c->target, url, err);
     if (status != BQ_OK)
         return status;
-    c->host = (bq_transport_host){on_event, bq_now_ms, {on_log, c, BQ_LOG_DEBUG}, c};
+    c->host =
+        (bq_transport_host){.event = on_event, .now_ms = bq_now_ms, .logger = {on_log, c, BQ_LOG_DEBUG}, .arg = c};
     c->config = (bq_transport_config){.url = &c->target.url,
                                       .options = c->target.options,
                                       .roles = roles,

@@ -195,7 +195,8 @@ size_t bq_rd_room(const rd_transport *t)
 static bool wants(const rd_transport *t)
 {
     bool beside = t->alone && in_hand(t) > 0;
-    return t->state == RD_UP && t->sub_count > 0 && t->want > 0 && bq_rd_room(t) > 0 && !beside && !t->closing;
+    return t->state == RD_UP && t->sub_count > 0 && t->want + t->host->soon > 0 && bq_rd_room(t) > 0 && !beside &&
+           !t->closing;
 }
 
 static bool reservable(const rd_transport *t, const rd_sub *sub, int64_t now_ms)

@@ -163,6 +163,25 @@ static void concurrency_and_prefetch_are_limits(void **state)
     assert_int_equal(w_metrics(w).acked, 12);
 }
 
+/* A driver may ask for the next ones in the write that settles the last ones; but for no more than will be taken. */
+static void what_will_be_free_soon_is_told(void **state)
+{
+    worker *w = *state;
+    w->o.prefetch = 2;
+    w->o.max_messages = 3;
+    fake_when(BQ_OP_ACK, FAKE_HOLD, -1);
+    for (int i = 0; i < 4; i++)
+        fake_put("q", body_of("urn:a", 0), NULL, 0);
+    w_open(w, "fake:x");
+    FAKE_AWAIT(fake_ops(BQ_OP_ACK) == 2 && fake_out() == 2);
+    FAKE_AWAIT(fake_soon() == 1); /* two will be free, and one more may be settled */
+    fake_let_go();
+    FAKE_AWAIT(fake_ops(BQ_OP_ACK) == 3);
+    FAKE_AWAIT(fake_soon() == 0);
+    fake_let_go();
+    W_AWAIT_SETTLED(w, 3);
+}
+
 static void max_messages_takes_no_more(void **state)
 {
     worker *w = *state;
@@ -747,6 +766,7 @@ int main(void)
         T(very_many_headers_take_no_long_time),
         T(several_queues_in_turn),
         T(concurrency_and_prefetch_are_limits),
+        T(what_will_be_free_soon_is_told),
         T(max_messages_takes_no_more),
         T(drain_ends_when_empty),
         T(drain_asks_the_statistics),

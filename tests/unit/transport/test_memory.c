@@ -124,7 +124,7 @@ static void a_queue_without_a_name(void **state)
     bq_target target;
     kit_assert_ok(bq_target_parse(&target, "memory:x", &err));
     void *t = bq_calloc(1, target.ops->state_size);
-    bq_transport_host host = {NULL, bq_now_ms, {NULL, NULL, BQ_LOG_NONE}, NULL};
+    bq_transport_host host = {.now_ms = bq_now_ms};
     bq_transport_config config = {
         .url = &target.url, .options = target.options, .queues = &none, .queue_count = 1, .prefetch = 1, .host = &host};
     kit_assert(target.ops->open(t, &config, &err), BQ_INVALID);
