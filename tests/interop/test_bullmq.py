@@ -698,3 +698,75 @@ def test_a_purge(new_bq, bull):
     bull.redis.delete(f"{PREFIX}marker", f"{PREFIX}stalled-check", f"{PREFIX}stalled")
     assert {key.decode()[len(PREFIX) :] for key in bull.redis.keys(f"{PREFIX}*")} == {"1", "completed", "events", "id", "meta"}
     assert bull.redis.llen("bull:parents:wait") == 1, "the parent waits for nobody"
+
+
+def test_out_of_memory(new_bq, server, tmp_path):
+    """noeviction: nothing is added, what completed is completed, and what would need room stays in hand and is retried
+    when there is some again. Neither suffers from the other."""
+    one = server("--maxmemory-policy", "noeviction")
+    redis = one.client()
+    bq = new_bq(f"bullmq://127.0.0.1:{one.port}/0?lock_duration=3s&stalled_interval=1s&max_stalled=100")
+    for n in range(4):
+        bq.run("publish", "-q", "orders", "--raw", body(n), "--attempts", 2)
+    go = tmp_path / "go"
+    work = bq.start(
+        "work", "-q", "orders", "--concurrency", 4, "--exec",
+        f"odd=$(($(tr -dc 0-9) % 2)); while [ ! -e '{go}'$odd ]; do sleep 0.05; done; [ $odd = 0 ] || [ $BQ_ATTEMPTS = 1 ]",
+    )  # fmt: skip
+    until(lambda: redis.llen(f"{PREFIX}active") == 4, 10, "four jobs in hand")
+    redis.config_set("maxmemory", 1)
+    assert bq.run("publish", "-q", "orders", URN, "{}", exit=None).code in (69, 75)
+    (tmp_path / "go1").touch()
+    work.until_err(rb"OOM", 10)
+    assert redis.hget(f"{PREFIX}2", "atm") is None and redis.llen(f"{PREFIX}active") == 4
+    (tmp_path / "go0").touch()
+    until(lambda: redis.zcard(f"{PREFIX}completed") == 2, 10, "those that completed")
+    assert redis.llen(f"{PREFIX}active") == 2
+    redis.config_set("maxmemory", 0)
+    until(lambda: redis.zcard(f"{PREFIX}completed") == 4, 30, lambda: work.err)
+    work.stop()
+    assert redis.llen(f"{PREFIX}active") == 0 and not redis.keys(f"{PREFIX}*:lock")
+    assert redis.get(f"{PREFIX}id") == b"4"
+
+
+def test_out_of_memory_in_a_batch(server):
+    """One script settles several jobs: one that finds no room does not take the others with it, and changes nothing."""
+    from pathlib import Path
+
+    one = server("--maxmemory-policy", "noeviction")
+    redis = one.client()
+    lua = Path(__file__).resolve().parents[2] / "src/transport/redis/lua"
+
+    def run(name, *arguments):
+        text = (lua / "bull_common.lua").read_text() + (lua / f"bull_{name}.lua").read_text()
+        return redis.eval(text, 1, PREFIX, "10000", *arguments)
+
+    run("add", *["x", "{}", '{"attempts":3}', "0", "0", "0", "", "", "0"] * 3)
+    taken = run("reserve", "3", "1000000", "30000", "a" * 24)[7:]
+    (first, _, _, _, n1), (second, _, _, _, n2), (third, _, _, _, n3) = taken[1::2]
+    tokens = ["a" * 24 + f"{n:08x}" for n in (n1, n2, n3)]
+    before = redis.hgetall(f"{PREFIX}1")
+    redis.config_set("maxmemory", 1)
+    answer = run("settle", "30000", "n", first, tokens[0], "no", "Error: no", "0", "0.5", "e", third, tokens[2],
+                 "a", second, tokens[1], "null")  # fmt: skip
+    assert b"OOM" in answer[1] and b"OOM" in answer[2] and answer[3] == 1
+    assert redis.hgetall(f"{PREFIX}1") == before and redis.get(f"{PREFIX}1:lock").decode() == tokens[0]
+    assert redis.zrange(f"{PREFIX}completed", 0, -1) == [second] and not redis.exists(f"{PREFIX}2:lock")
+    redis.config_set("maxmemory", 0)
+    answer = run("settle", "30000", "n", first, tokens[0], "no", "Error: no", "0", "0.5", "a", first, tokens[0], "null")
+    assert answer[1:] == [1, 0], "settled once"
+    assert redis.hget(f"{PREFIX}1", "atm") == b"1" and redis.lrange(f"{PREFIX}wait", 0, -1) == [b"1"]
+
+
+def test_a_graceful_close(new_bq, bull):
+    """What was fetched ahead goes back in front, in its order and without an attempt; nothing stays active or locked."""
+    bq = new_bq(bull.url())
+    bq.run("publish", "-q", "orders", URN, "--lines", input="".join(f'{{"n":{n}}}\n' for n in range(30)))
+    work = bq.start("work", "-q", "orders", "--prefetch", 16, "--exec", "sleep 0.3")
+    until(lambda: bull.count("completed") > 0, 10, "a job done")
+    work.stop()
+    done = bull.count("completed")
+    assert bull.active() == 0 and not bull.redis.keys(f"{PREFIX}*:lock")
+    waiting = [int(id) for id in reversed(bull.redis.lrange(f"{PREFIX}wait", 0, -1))]
+    assert waiting == list(range(done + 1, 31))
+    assert all("atm" not in bull.job(id) for id in waiting)

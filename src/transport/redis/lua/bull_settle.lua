@@ -16,12 +16,10 @@ local function complete(id, stored, value)
     if string.find(stored[1], '"removeOnComplete"', 1, true) then
         opts = decode(stored[1])
     end
-    unlock(id)
     return finish(id, opts, stored, true, 'returnvalue', value) and 1 or 0
 end
 
 local function fail(id, stored, opts, reason, trace)
-    unlock(id)
     note_failure(base .. id, opts, reason, trace)
     return finish(id, opts, stored, false, 'failedReason', reason) and 1 or 0
 end
@@ -33,9 +31,12 @@ local function delay_job(id, ms)
     wake_when_due(base)
 end
 
--- Without an attempt of its own: in front of what waits, or of its priority.
-local function give_back(id, ms)
-    unlock(id)
+-- Without an attempt of its own: in front of what waits, or of its priority. Several that are given back in the order in
+-- which they were taken stand there in that order again: their ids are pushed at the end, last ones first. What comes last
+-- ones first already (b) is pushed at once.
+local returned = {}
+
+local function give_back(id, ms, at_once)
     if call('LREM', base .. 'active', -1, id) == 0 then
         return 0
     end
@@ -46,12 +47,21 @@ local function give_back(id, ms)
     local state, priority = state_of(base), priority_of(base .. id)
     if priority > 0 then
         call('ZADD', base .. 'prioritized', priority * 4294967296, id)
-    else
+    elseif at_once then
         call('RPUSH', state.list, id)
+    else
+        returned[#returned + 1] = id
     end
     wake(base, state)
     emit_trimmed(base, 'waiting', 'jobId', id, 'prev', 'active')
     return 1
+end
+
+local function push_returned()
+    local list = #returned > 0 and state_of(base).list
+    for at = #returned, 1, -1 do
+        call('RPUSH', list, returned[at])
+    end
 end
 
 -- The job's own backoff after its `made`th failure, in ms; nil and a reason: it is to fail.
@@ -87,7 +97,6 @@ local function retry(id, stored, reason, trace, ms, random)
         end
         ms = delay
     end
-    unlock(id)
     note_failure(job, opts, reason, trace)
     if call('LREM', base .. 'active', '-1', id) == 0 then
         return 0
@@ -128,32 +137,48 @@ local function look()
     parents = call('EXISTS', unpack(children)) > 0
 end
 
+local function settle(at, stored)
+    local verb, id = ARGV[at], ARGV[at + 1]
+    local first, second, third, fourth = ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]
+    if verb == 'a' then
+        return complete(id, stored, first)
+    elseif verb == 'n' then
+        return retry(id, stored, first, second, tonumber(third), tonumber(fourth))
+    elseif verb == 'x' then
+        return fail(id, stored, decode(stored[1]), first, second)
+    elseif verb == 'e' then
+        return extend(id, ARGV[at + 2])
+    end
+    return give_back(id, verb == 'r' and tonumber(first) or 0, verb == 'b')
+end
+
+-- Without memory the first write of a script fails, if it is one that needs some: then this entry has changed nothing, and
+-- the others are not to suffer for it.
+local function try(at, stored)
+    local done, result = pcall(settle, at, stored)
+    if done then
+        return result
+    end
+    return type(result) == 'table' and result.err or tostring(result)
+end
+
 local results = {now}
 local at = 2
 look()
 while at <= #ARGV do
     local verb, id, token = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-    local first, second, third, fourth = ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]
     local lock, result = base .. id .. ':lock', 0
     local stored = locks[lock] == token and call('HMGET', base .. id, unpack(FIELDS))
     if stored and stored[1] then
-        if verb == 'e' then
-            result = extend(id, token)
-        else
-            if verb == 'a' then
-                result = complete(id, stored, first)
-            elseif verb == 'n' then
-                result = retry(id, stored, first, second, tonumber(third), tonumber(fourth))
-            elseif verb == 'x' then
-                result = fail(id, stored, decode(stored[1]), first, second)
-            else
-                result = give_back(id, verb == 'r' and tonumber(first) or 0)
-            end
-            locks[lock] = result == 1 and '' or locks[lock]
+        result = try(at, stored)
+        if result == 1 and verb ~= 'e' then
+            unlock(id)
+            locks[lock] = ''
         end
     end
     results[#results + 1] = result
     at = at + 3 + arguments[verb]
 end
+push_returned()
 leave()
 return results
