@@ -214,7 +214,9 @@ static void batches_by_itself(void **state)
     send_some(500);
     /* Offered, and refused while it is down: without this the thread may have its batch from a moment before the end. */
     FAKE_AWAIT(fake_submit_max() == 500);
-    assert_int_equal(ALL(), 0);
+    if (ALL() != 0)
+        fail_msg("%d answered already (%d ok, %d timed out), %d times up, down: %s", ALL(), GOT(BQ_OK), GOT(BQ_TIMEOUT),
+                 count_of(&got.ups), got.why);
     fake_up();
     assert_int_equal(bq_publisher_flush(publisher, 10000, &err), BQ_OK);
     assert_int_equal(GOT(BQ_OK), 500);
