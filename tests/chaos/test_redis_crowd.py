@@ -80,11 +80,11 @@ def test_an_acknowledge_in_a_crowd(new_bq, crowded, tmp_path, place):
     assert took < whole / 5
 
 
-@pytest.mark.parametrize("place", [CROWD // 4, CROWD * 3 // 4])
+@pytest.mark.parametrize("place", [CROWD // 10, CROWD * 9 // 10])
 def test_an_acknowledge_in_a_crowd_that_moved(new_bq, crowded, tmp_path, place):
-    """Others in front have gone meanwhile: it is looked for from the nearer end."""
+    """Others in front have gone meanwhile: it is looked for from the nearer end, a tenth of the list instead of nine."""
     took, whole = acknowledge_in_a_crowd(new_bq, crowded, tmp_path, place, lambda c: c.lpop("orders:processing", 500))
-    assert took < whole * 0.7
+    assert took < whole * 0.6
 
 
 def test_delayed_messages_in_a_crowd(new_bq, crowded):
